@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from django.http import QueryDict
+from django.http import HttpResponseBase, QueryDict
+from django.test import Client
 
 EVERYTHING = "*"  # goes over all that was sent, whatever its name
 BY_NAME = ("get", "getlist", "__getitem__", "__contains__", "pop", "setdefault")
@@ -49,3 +50,15 @@ def record_names(names: set[str]) -> Iterator[None]:
 def choose_queries(queries: list[dict[str, Any]], names: set[str]) -> list[dict[str, Any]]:
     """Those of the queries that hold one of the names."""
     return [query for query in queries if EVERYTHING in names or names & query.keys()]
+
+
+def ask_while_read(client: Client, path: str, queries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], HttpResponseBase, bytes]]:
+    """Query, answer and body of one query after the other, until a page has looked up no name of the last one: its answer is that of no query."""
+    for query in queries:
+        names: set[str] = set()
+        with record_names(names):
+            response = client.get(path, query)
+            body = b"".join(response.streaming_content) if response.streaming else response.content
+        yield query, response, body
+        if not choose_queries([query], names):
+            return

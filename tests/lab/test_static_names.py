@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles.storage import staticfiles_storage
-from django.core.management import call_command
 from pytest_django import Settings
 
 from lab.labelling.labels.models import Kind
@@ -22,13 +21,26 @@ SCRIPT = re.compile(r"""<script([^>]*) src="\{% static '([^']+)' %\}"([^>]*)>"""
 STATIC = re.compile(r"""\{% static '([^']+)'""")
 
 
+@pytest.fixture(scope="module")
+def static_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the line of the Dockerfile, run here, collects the static files: without services, and told where."""
+    root = tmp_path_factory.mktemp("static")
+    found = re.search(r"^ENV LAB_STATIC=(\S+)\nRUN (.*) python (manage\.py collectstatic .*)$", (ROOT / "Dockerfile").read_text(), re.M)
+    assert found
+    folder, environment, command = found.groups()
+    assert folder.startswith("/")
+    variables = dict(one.split("=", 1) for one in environment.split())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LAB_")}
+    subprocess.run([sys.executable, *command.split()], cwd=ROOT, env=kept | variables | {"LAB_STATIC": str(root)}, check=True)
+    return root
+
+
 @pytest.fixture
-def collected(settings: Settings, tmp_path: Path) -> dict[str, str]:
+def collected(static_root: Path, settings: Settings) -> dict[str, str]:
     """Name → hashed name, of files under the root of static files."""
-    settings.STATIC_ROOT = tmp_path
+    settings.STATIC_ROOT = static_root
     settings.STORAGES = {**settings.STORAGES, "staticfiles": {"BACKEND": "lab.lib.static_names.HashedStaticFiles"}}
-    call_command("collectstatic", interactive=False, verbosity=0)
-    names: dict[str, str] = json.loads((tmp_path / "staticfiles.json").read_text())["paths"]
+    names: dict[str, str] = json.loads((static_root / "staticfiles.json").read_text())["paths"]
     return names
 
 
@@ -36,18 +48,18 @@ def imports_of(path: Path) -> list[str]:
     return [next(filter(None, found)) for found in IMPORT.findall(path.read_text())]
 
 
-def test_what_files_import_of_each_other_is_there_under_the_one_hashed_name(collected: dict[str, str], tmp_path: Path) -> None:
+def test_what_files_import_of_each_other_is_there_under_the_one_hashed_name(collected: dict[str, str], static_root: Path) -> None:
     own = [name for name in collected if (ROOT / "static" / name).is_file() and name.endswith((".js", ".css"))]
     assert len(own) > 100
     wrong, count = [], 0
     for name in own:
         hashed = collected[name]
-        written, shown = imports_of(ROOT / "static" / name), imports_of(tmp_path / hashed)
+        written, shown = imports_of(ROOT / "static" / name), imports_of(static_root / hashed)
         count += len(written)
         for source, target in zip(written, shown, strict=True):
             wanted = collected.get(posixpath.normpath(posixpath.join(posixpath.dirname(name), source)))
             found = posixpath.normpath(posixpath.join(posixpath.dirname(hashed), target))
-            if wanted != found or not (tmp_path / found).is_file():
+            if wanted != found or not (static_root / found).is_file():
                 wrong.append(f"{name}: {source} became {target}")
     assert wrong == []
     assert count > 150
@@ -82,15 +94,3 @@ def test_every_style_sheet_is_used() -> None:
     named = {name for path in (ROOT / "templates").rglob("*.html") for name in STATIC.findall(path.read_text())}
     sheets = {path.relative_to(ROOT / "static").as_posix() for path in (ROOT / "static").rglob("*.css")}
     assert sheets - named == {"team/operators.css"}  # the settings hand it to /admin/
-
-
-def test_the_image_collects_without_services_and_is_told_where(tmp_path: Path) -> None:
-    """The line of the Dockerfile, run here."""
-    found = re.search(r"^ENV LAB_STATIC=(\S+)\nRUN (.*) python (manage\.py collectstatic .*)$", (ROOT / "Dockerfile").read_text(), re.M)
-    assert found
-    folder, environment, command = found.groups()
-    assert folder.startswith("/")
-    variables = dict(one.split("=", 1) for one in environment.split())
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LAB_")}
-    subprocess.run([sys.executable, *command.split()], cwd=ROOT, env=kept | variables | {"LAB_STATIC": str(tmp_path)}, check=True)
-    assert (tmp_path / "staticfiles.json").is_file()

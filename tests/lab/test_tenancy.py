@@ -114,15 +114,25 @@ def naming(cast: Cast) -> list[dict[str, Any]]:
 PARTS = ("", "feed", "groups", "panel", "columns", "found", "live", "header", "state", "preview", "votes")
 
 
+NAMES_READ: dict[Address, set[str]] = {}  # by page; the same for every cast
+
+
 def readable(cast: Cast, client: Client) -> Iterator[tuple[Address, str, set[str]]]:
     """The pages, with the names they look up in a query; without addresses that are only posted to or lead elsewhere: these look at none."""
+    if not NAMES_READ:
+        NAMES_READ.update(find_names_read(cast, client))
+    for address, names in NAMES_READ.items():
+        yield address, address.of(cast), set(names)
+
+
+def find_names_read(cast: Cast, client: Client) -> Iterator[tuple[Address, set[str]]]:
     for address in ALL:
-        url, names = address.of(cast), set[str]()
+        names: set[str] = set()
         with record_names(names):
-            response = client.get(url)
+            response = client.get(address.of(cast))
             body_of(response)
         if response.status_code == 200:
-            yield address, url, names
+            yield address, names
 
 
 def ask_what_is_read(client: Client, url: str, queries: list[dict[str, Any]], names: set[str]) -> Iterator[tuple[dict[str, Any], int, str]]:

@@ -42,7 +42,7 @@ class Server:
         self.thread.start()
 
     def close(self) -> None:
-        """Returns when nothing is answered any more: a thread about to accept would do so on the next server's listener, which gets the same descriptor."""
+        """Returns when nothing is answered any more: a thread about to accept would do so on the next listener, which gets the same descriptor."""
         with suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread up
         self.thread.join(10)

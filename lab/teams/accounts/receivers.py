@@ -21,15 +21,19 @@ from lab.teams.accounts.sessions import end_sessions
 
 
 @receiver(post_save, sender=User)
-def list_the_address(instance: User, update_fields: Any = None, raw: bool = False, **_: Any) -> None:
+def list_the_address(instance: User, created: bool = False, update_fields: Any = None, raw: bool = False, **_: Any) -> None:
     """An account's address is in allauth's list, not verified until its owner has proved it (lab.teams.accounts.address_proof)."""
     if raw or (update_fields is not None and "email" not in update_fields):
+        return
+    unverified = EmailAddress.objects.filter(email__iexact=instance.email, verified=False)  # somebody else's change that was never confirmed
+    if created:  # and so without an address in the list
+        unverified.delete()
+        EmailAddress.objects.create(user=instance, email=instance.email.lower(), verified=False, primary=True)
         return
     mine = EmailAddress.objects.filter(user=instance)
     if mine.filter(email__iexact=instance.email, primary=True).exists():
         return
     mine.filter(primary=True).exclude(email__iexact=instance.email).delete()
-    unverified = EmailAddress.objects.filter(email__iexact=instance.email, verified=False)  # somebody else's change that was never confirmed
     unverified.exclude(user=instance).delete()
     mine.update_or_create(email=instance.email.lower(), defaults={"user": instance, "verified": False, "primary": True})
 
