@@ -4,11 +4,13 @@ import fcntl
 import os
 import re
 import signal
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from tests.trainers.conftest import events_in, make_spec
-from trainers.attempt import cold_start, train
+from trainers.attempt import cold_start, stop, train
 from trainers.attempt.report import split_nonfinite
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Rollout
@@ -138,8 +140,15 @@ def test_answers_without_any_score_do_not_move_the_policy(tmp_path, monkeypatch)
 
 
 @pytest.mark.training
-def test_a_time_limit_stops_and_saves(tmp_path):
-    spec = make_spec(tmp_path, training__max_steps=100_000, limits={"minutes": 0.15})
+def test_a_time_limit_stops_and_saves(tmp_path, monkeypatch):
+    """Whose last minute is over once the first step is reported."""
+    spool = tmp_path / "events.jsonl"
+
+    def read_clock() -> float:
+        return time.monotonic() + (60 if spool.exists() and b'"event":"metrics"' in spool.read_bytes() else 0)
+
+    monkeypatch.setattr(stop, "time", SimpleNamespace(monotonic=read_clock))
+    spec = make_spec(tmp_path, training__max_steps=100_000, limits={"minutes": 1})
     cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
     assert train.run_training(spec, tmp_path) == train.STOPPED
     step = ending(tmp_path).step
