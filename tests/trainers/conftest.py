@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +29,18 @@ def policy_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("LAB_CACHE", os.environ.get("LAB_TEST_CACHE", str(folder)))
         patch.setenv("LAB_COLD_START_STEPS", COLD_START_STEPS)
         yield Path(os.environ["LAB_CACHE"])
+
+
+def ensure_cold_start(task: str = "mini_gsm") -> Path:
+    """Folder of the built-in policy after its cold start, which is made where no test has made it before."""
+    from trainers.attempt.cold_start import ensure_cold_start_policy
+    from trainers.attempt.stop import StopRequest
+    from trainers.tasks.registry import get_task
+
+    unheard: Any = SimpleNamespace(
+        writer=SimpleNamespace(sync=lambda: None), attempt=1, phase=lambda *progress: None, busy=lambda name: nullcontext()
+    )
+    return ensure_cold_start_policy(get_task(task), "easy", unheard, StopRequest(Path(os.environ["LAB_CACHE"]), None))
 
 
 def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:

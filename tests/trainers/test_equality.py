@@ -10,14 +10,14 @@ import torch
 from transformers import PrinterCallback
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
 
-from tests.trainers.conftest import events_in, make_spec
+from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
 from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.grpo import build_grpo_dataset
 from trainers.adapters.kto import build_kto_dataset as labelled
 from trainers.adapters.reward import build_reward_dataset as paired
 from trainers.adapters.reward import reward_model
 from trainers.adapters.sft import build_demonstrations
-from trainers.attempt import cold_start, train
+from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
@@ -95,7 +95,7 @@ def ours(spec, tmp_path, monkeypatch, method=None):
 
 def attempt_in(folder, spec):
     task = registry.get_task("mini_gsm")
-    policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
+    policy = policies.load_policy(ensure_cold_start(), spec)
     return Attempt(spec, folder, task, policy, Reporter(SpoolWriter(folder / SPOOL), 1), StopRequest(folder, None))
 
 

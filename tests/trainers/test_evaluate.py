@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainers.conftest import events_in, make_spec
-from trainers.attempt import cold_start, train
+from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
+from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut, compute_heldout_metrics, measured_before_training, own_randomness
 from trainers.attempt.report import Reporter
@@ -61,7 +61,7 @@ def test_the_same_policy_measures_the_same(tmp_path):
     spec = make_spec(tmp_path, evaluation={"prompts": 16, "every": 0})
     task = registry.get_task("mini_gsm")
     with SpoolWriter(tmp_path / SPOOL) as writer:
-        policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
+        policy = policies.load_policy(ensure_cold_start(), spec)
         heldout = HeldOut(Attempt(spec, tmp_path, task, policy, Reporter(writer, 1), StopRequest(tmp_path, None)))
         first = heldout.measure(policy.model, 1)
         torch.rand(5)

@@ -8,10 +8,10 @@ import torch
 from transformers import PrinterCallback
 from trl import GRPOTrainer
 
-from tests.trainers.conftest import SEARCH_STEPS, current, events_in, make_spec
+from tests.trainers.conftest import SEARCH_STEPS, current, ensure_cold_start, events_in, make_spec
 from trainers.adapters.grpo import build_grpo_dataset, grpo_config
 from trainers.adapters.scoring import total_rewards
-from trainers.attempt import cold_start, train
+from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
@@ -82,8 +82,7 @@ def test_the_arrays_of_a_rollout_have_one_length_and_fit_its_text(rollouts):
 
 def test_the_statistics_are_those_of_the_policy_that_sampled(rollouts, run_folder):
     """The rollouts of step 1 come from the policy the run started from: scoring them again with it gives the same log-probabilities."""
-    task = registry.get_task("mini_gsm")
-    folder = cold_start.ensure_cold_start_policy(task, "easy", None, None)  # cached by now
+    folder = ensure_cold_start()
     model, tokenizer = policies.load_model(folder, torch.float32), policies.load_tokenizer(folder)
     for event in [event for event in rollouts if event.step == 1]:
         prompt = tokenizer.apply_chat_template([{"role": "user", "content": event.prompt[0].content}], add_generation_prompt=True, return_dict=False)
@@ -151,7 +150,7 @@ def test_the_counters_only_grow(metrics):
 
 
 def test_the_exported_policy_is_the_trained_one(run_folder):
-    start = policies.load_model(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None), torch.float32)
+    start = policies.load_model(ensure_cold_start(), torch.float32)
     final = policies.load_model(run_folder / "final", torch.float32)
     saved = policies.load_model(run_folder / "checkpoints" / "checkpoint-6", torch.float32)
     assert all(torch.equal(one, other) for one, other in zip(final.parameters(), saved.parameters(), strict=True))
@@ -231,7 +230,7 @@ def bare_trl(folder, spec):
     task = registry.get_task("mini_gsm")
     examples = task.examples("train", spec.training.prompts, spec.seed, "easy")
     with SpoolWriter(folder / SPOOL) as writer:
-        policy = policies.load_policy(cold_start.ensure_cold_start_policy(task, "easy", None, None), spec)
+        policy = policies.load_policy(ensure_cold_start(), spec)
         attempt = Attempt(spec, folder, task, policy, Reporter(writer, 1), StopRequest(folder, None))
 
         def reward(name):

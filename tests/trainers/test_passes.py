@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainers.conftest import events_in, make_spec
+from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
 from trainers.adapters.passes import last_planes
 from trainers.adapters.rollouts import CUT_OFF, UNSCORED, GenerationBatch
-from trainers.attempt import cold_start, train
+from trainers.attempt import train
 from trainers.contract import arrays
 from trainers.contract.events import Message, Metrics, Rollout
 from trainers.policies import loading as policies
 from trainers.policies.sampling import Completion
-from trainers.tasks import registry
 from trainers.tasks.base import Example
 
 pytestmark = pytest.mark.training
@@ -57,8 +56,8 @@ def test_the_last_pass_says_ratios_and_what_was_clipped(tmp_path, written_answer
 
 def test_log_probabilities_stay_those_of_the_sampling_policy(tmp_path):
     rollouts, _ = trained(tmp_path, training__max_steps=2, training__num_iterations=2)
-    start = policies.load_model(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None), torch.float32)
-    tokenizer = policies.load_tokenizer(cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None))
+    start = policies.load_model(ensure_cold_start(), torch.float32)
+    tokenizer = policies.load_tokenizer(ensure_cold_start())
     event = rollouts[0]
     prompt = tokenizer.apply_chat_template([{"role": "user", "content": event.prompt[0].content}], add_generation_prompt=True, return_dict=False)
     ids = arrays.unpack_array(event.ids).astype(int).tolist()

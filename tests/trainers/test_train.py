@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.trainers.conftest import events_in, make_spec
-from trainers.attempt import cold_start, stop, train
+from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
+from trainers.attempt import stop, train
 from trainers.attempt.report import split_nonfinite
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Rollout
@@ -118,7 +118,7 @@ def test_a_sum_leaves_out_functions_without_an_opinion():
 
 @pytest.mark.training
 def test_a_reward_function_that_raises_fails_the_run_in_one_line(tmp_path, monkeypatch, capfd):
-    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
+    ensure_cold_start()
     with_reward(monkeypatch, lambda text, example: 1 / 0)
     assert train.run_training(make_spec(tmp_path), tmp_path) == train.FAILED
     assert "reward function 'correct' of task 'mini_gsm'" in ending(tmp_path).error
@@ -129,7 +129,7 @@ def test_a_reward_function_that_raises_fails_the_run_in_one_line(tmp_path, monke
 @pytest.mark.training
 def test_answers_without_any_score_do_not_move_the_policy(tmp_path, monkeypatch):
     """No function has an opinion on any answer: no reward, no advantage; weight 0 is measured and not summed."""
-    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
+    ensure_cold_start()
     with_reward(monkeypatch, lambda text, example: None)
     assert train.run_training(make_spec(tmp_path, training__max_steps=1), tmp_path) == train.FINISHED
     (values,) = [event for event in events_in(tmp_path) if isinstance(event, Metrics)]
@@ -149,7 +149,7 @@ def test_a_time_limit_stops_and_saves(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stop, "time", SimpleNamespace(monotonic=read_clock))
     spec = make_spec(tmp_path, training__max_steps=100_000, limits={"minutes": 1})
-    cold_start.ensure_cold_start_policy(registry.get_task("mini_gsm"), "easy", None, None)
+    ensure_cold_start()
     assert train.run_training(spec, tmp_path) == train.STOPPED
     step = ending(tmp_path).step
     assert 0 < step < 100_000
