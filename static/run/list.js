@@ -14,6 +14,7 @@ const REFRESH_MS = 10000;
 let newest = Number(findTable().dataset.newest);
 const fresh = new Set();
 let refreshing = 0;
+let again = false; // rows that are being fetched may be older than what somebody has called a run since
 let meanwhile = null; // what the socket said of runs while their rows were being fetched: newer than the rows
 
 function showBadge(state, words) {
@@ -87,6 +88,17 @@ function showNewRuns(numbers) {
   pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
 }
 
+/* Somebody renamed, tagged or archived the run: its row says so, and stays where it is until the list is opened anew. */
+function applyLabels(run) {
+  const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
+  if (!row) return;
+  row.toggleAttribute("data-archived", run.archived);
+  row.querySelector("[data-archived-badge]").hidden = !run.archived;
+  if (meanwhile) { again = true; return; }
+  clearTimeout(refreshing);
+  refreshing = setTimeout(refreshRows, 0);
+}
+
 /* Fetches the same rows again and copies into those on the page what a state does not carry. */
 function refreshLater(wait) {
   if (refreshing) return;
@@ -110,6 +122,8 @@ async function refreshRows() {
     const newer = meanwhile;
     refreshing = 0;
     meanwhile = null;
+    document.dispatchEvent(new CustomEvent("lab:rows"));
+    if (again) { again = false; refreshLater(0); }
     newer.forEach(applyState); // which also fetches the curves and reasons of these again
   }
 }
@@ -126,6 +140,7 @@ const socket = new LabSocket(`/ws/teams/${document.body.dataset.team}/`, {
   onMessage(message) {
     showBadge("live", "live");
     if (message.type === "state") applyState(message.run);
+    else if (message.type === "labels") applyLabels(message.run);
   },
   onClose(code) {
     if (code) showBadge("stale", code === 4401 ? "signed out" : "no longer open to you");

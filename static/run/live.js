@@ -39,6 +39,7 @@ function sayHello() {
 
 function receive(message) {
   if (message.type === "state") applyState(message.run);
+  else if (message.type === "labels") refreshLabels();
   else if (message.type === "reset") onReset(message);
   else if (message.type === "delta") onDelta(message);
   showBadge();
@@ -73,7 +74,17 @@ function applyState(state) {
 }
 
 let refreshing = "";
+/* Somebody renamed, tagged or archived the run. */
+async function refreshLabels() {
+  if (isRenaming() || !await showPart("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`)) return;
+  if (latest) fillHeader(latest);
+}
+
+/* What somebody types is not replaced; the next state after it draws the header anew. */
+const isRenaming = () => Boolean(document.querySelector("#run-head [data-renaming]"));
+
 async function refreshHeader(state) {
+  if (isRenaming()) return;
   const wanted = `${state.status}.${state.attempt}`;
   if (refreshing === wanted) return;
   refreshing = wanted;
