@@ -1,5 +1,5 @@
 /* Stop, archive and tag the marked runs of the list. The server says how many it changed, why it left others alone, and what undoes it. */
-import { announce, showToast } from "../base/page.js";
+import { showToast } from "../base/page.js";
 import { showPart } from "../base/parts.js";
 import { clearMarks, listMarkedRuns } from "./list-marks.js";
 
@@ -29,7 +29,6 @@ async function actOnRuns(act, runs, word) {
 function showOutcome({ text, tone, undo }) {
   for (const old of document.querySelectorAll(".toast.undoable")) old.remove(); // one act can be taken back, the last
   const item = showToast(text, tone, tone === "error" ? 0 : 12);
-  announce(text);
   if (!undo) return;
   item.classList.add("undoable");
   const button = Object.assign(document.createElement("button"), { className: "button small", type: "button", textContent: "Undo" });

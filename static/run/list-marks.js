@@ -23,6 +23,7 @@ function showMarks() {
   for (const one of form.querySelectorAll("[data-act-archive]")) one.hidden = archive === "1";
   for (const one of form.querySelectorAll("[data-act-unarchive]")) one.hidden = !archive;
   count.textContent = `${chosen.size} selected`;
+  button.setAttribute("aria-label", `Compare ${chosen.size} run${chosen.size === 1 ? "" : "s"}`);
   button.disabled = chosen.size < 2 || chosen.size > MOST;
   button.title = chosen.size > MOST ? `At most ${MOST} runs can be compared` : chosen.size < 2 ? "Select at least two runs" : "";
 }
@@ -59,7 +60,7 @@ form.addEventListener("submit", (event) => {
   location.assign(`${form.action}?${new URLSearchParams([...chosen].map((number) => ["run", number]))}`);
 });
 form.addEventListener("reset", clearMarks);
-for (const name of ["htmx:afterSwap", "lab:rows"]) document.addEventListener(name, showMarks);
+document.addEventListener("htmx:afterSwap", showMarks);
 for (const box of listBoxes()) if (box.checked) chosen.add(box.value); // what a browser remembers when one comes back
 showMarks();
 bindKey("x", "Select the run", () => {

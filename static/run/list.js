@@ -92,7 +92,6 @@ function showNewRuns(numbers) {
 function applyLabels(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
   if (!row) return;
-  row.toggleAttribute("data-archived", run.archived);
   row.querySelector("[data-archived-badge]").hidden = !run.archived;
   if (meanwhile) { again = true; return; }
   clearTimeout(refreshing);
@@ -122,7 +121,6 @@ async function refreshRows() {
     const newer = meanwhile;
     refreshing = 0;
     meanwhile = null;
-    document.dispatchEvent(new CustomEvent("lab:rows"));
     if (again) { again = false; refreshLater(0); }
     newer.forEach(applyState); // which also fetches the curves and reasons of these again
   }
@@ -131,7 +129,8 @@ async function refreshRows() {
 function copyCells(theirs, ours) {
   [...theirs.children].forEach((cell, index) => {
     const old = ours.children[index];
-    if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
+    if (old && old.matches(".c-pick")) old.firstElementChild.ariaLabel = cell.firstElementChild.ariaLabel; // its tick and its focus stay
+    else if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
   });
 }
 

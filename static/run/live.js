@@ -75,12 +75,14 @@ function applyState(state) {
 
 let refreshing = "";
 /* Somebody renamed, tagged or archived the run. */
-async function refreshLabels() {
-  if (isRenaming() || !await showPart("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`)) return;
-  if (latest) fillHeader(latest);
+function refreshLabels() {
+  if (!isRenaming()) showPart("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`);
 }
 
-/* What somebody types is not replaced; the next state after it draws the header anew. */
+/* The title of the page follows the name, whoever drew the header anew. */
+document.addEventListener("htmx:afterSettle", (event) => { if (latest && event.target.closest("#run-head")) fillHeader(latest); });
+
+/* What somebody types is not replaced: saving or cancelling draws the header anew. */
 const isRenaming = () => Boolean(document.querySelector("#run-head [data-renaming]"));
 
 async function refreshHeader(state) {

@@ -111,7 +111,8 @@ def offer_archive(run: Run) -> list[HeaderAction]:
     """An archived run says so below its header, with the way back."""
     if run.archived_at:
         return []
-    return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), f"It is {run.status}. Stop it first." if run.is_open else "")]
+    refused = f"It is {run.status}. Stop it first." if run.is_open else ""
+    return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), refused)]
 
 
 def no_stop(run: Run) -> str:

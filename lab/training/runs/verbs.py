@@ -157,13 +157,14 @@ def unarchive_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
 def stop_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
     """Asks each for stop-and-save. Each is a transaction of its own: a run that cannot be stopped holds no other up."""
     runs = find_chosen_runs(team, numbers)
-    outcome = BulkOutcome(left=_describe_missing_runs(numbers, runs))
+    outcome = BulkOutcome()
     for run in runs:
         if run.request_stop():
             outcome.changed.append(run)
             live.publish_state(run)
         else:
             outcome.left[run.number] = "already stopping" if run.status == Status.STOPPING else f"already {run.status}"
+    _add_missing_runs(outcome, numbers, runs)
     return outcome
 
 
@@ -177,14 +178,14 @@ def find_chosen_runs(team: Team, numbers: Collection[int]) -> list[Run]:
     return runs
 
 
-def _describe_missing_runs(numbers: Collection[int], runs: list[Run]) -> dict[int, str]:
-    return dict.fromkeys(sorted(set(numbers) - {run.number for run in runs}), "not found")
+def _add_missing_runs(outcome: BulkOutcome, numbers: Collection[int], runs: list[Run]) -> None:
+    outcome.left.update(dict.fromkeys(sorted(set(numbers) - {run.number for run in runs}), "not found"))
 
 
 def _change_each(team: Team, numbers: Collection[int], change: Callable[[Run], str]) -> BulkOutcome:
     """``change`` says why it left a run alone. All runs are held while it decides, so that what it sees of one stays true."""
     runs = find_chosen_runs(team, numbers)
-    outcome = BulkOutcome(left=_describe_missing_runs(numbers, runs))
+    outcome = BulkOutcome()
     with transaction.atomic():
         for run in _lock_runs(team, [run.number for run in runs]):
             if why := change(run):
@@ -192,6 +193,7 @@ def _change_each(team: Team, numbers: Collection[int], change: Callable[[Run], s
             else:
                 outcome.changed.append(run)
         _tell_after_commit(outcome.changed)
+    _add_missing_runs(outcome, numbers, runs)
     return outcome
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, JsonResponse
@@ -68,7 +68,7 @@ def format_run_numbers(numbers: list[int]) -> str:
     return f"{words} and {more} more" if more > 0 else words
 
 
-def answer_bulk_act(request: LabRequest, text: str, tone: str, status: int = 200, undo: dict[str, object] | None = None) -> HttpResponse:
+def answer_bulk_act(request: LabRequest, text: str, tone: str, status: int = 200, undo: Mapping[str, object] | None = None) -> HttpResponse:
     if "application/json" in request.headers.get("Accept", ""):
         return JsonResponse({"text": text, "tone": tone, "undo": undo}, status=status, headers={"Cache-Control": "no-store"})
     messages.add_message(request, {"success": messages.SUCCESS, "error": messages.ERROR}.get(tone, messages.INFO), text)
