@@ -133,7 +133,9 @@ def test_a_hostile_name_never_runs_as_script(page: Page, team: Team, owner: User
     assert page.locator("main img").count() == 0
 
 
-def test_ticked_runs_are_tagged_archived_and_brought_back(page: Page, runs: list[Run], team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+def test_ticked_runs_are_tagged_archived_and_brought_back(
+    page: Page, runs: list[Run], team: Team, owner: User, sign_in: Callable[[User], None]
+) -> None:
     for name in ("four", "five"):
         launch_run(team, owner, GRPO, name)
     Run.objects.of(team).exclude(number=4).update(status=Status.FINISHED)

@@ -99,7 +99,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_write_access("account", ask=ACCOUNT),
     **make_write_access("account-session-end", "account-address-verify", ask=ACCOUNT),
     **make_write_access("csp-report", ask=PUBLIC),
-    **make_read_access("home", ask="lab.enter"),
+    **make_read_access("home", "palette", ask="lab.enter"),  # the palette shows each kind to who may read it
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
     **make_read_access("recipe-saved", "ablations", "ablation", ask="runs.read"),

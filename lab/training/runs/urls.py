@@ -2,10 +2,11 @@
 
 from django.urls import path
 
-from lab.training.runs.views import about, actions, bulk, launch_form, listing, methods, page, saved_recipes, workers
+from lab.training.runs.views import about, actions, bulk, launch_form, listing, methods, page, palette, saved_recipes, workers
 
 urlpatterns = [
     path("", listing.show_home, name="home"),
+    path("palette/", palette.find_by_words, name="palette"),
     path("runs/", listing.list_runs, name="runs"),
     path("runs/act/", bulk.act_on_runs, name="runs-act"),
     path("workers/", workers.list_workers, name="workers"),
