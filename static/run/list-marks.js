@@ -18,6 +18,7 @@ function showMarks() {
   const all = document.querySelector("[data-mark-page]");
   if (all) Object.assign(all, { checked: marked > 0 && marked === boxes.length, indeterminate: marked > 0 && marked < boxes.length });
   form.classList.toggle("has-marks", chosen.size > 0);
+  document.documentElement.style.setProperty("--bar-height", `${form.offsetHeight}px`);
   form.querySelector("[data-mark-all]").hidden = marked === boxes.length;
   const { archive } = document.getElementById("run-table").dataset; // "" without archived runs, "1" with no others
   for (const one of form.querySelectorAll("[data-act-archive]")) one.hidden = archive === "1";

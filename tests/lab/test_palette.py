@@ -36,9 +36,9 @@ def found(client: Client, text: str) -> list[tuple[str, str]]:
 @pytest.mark.usefixtures("things")
 def test_things_are_found_by_every_word_of_their_name(as_owner: Client) -> None:
     assert found(as_owner, "ZEBRA") == [
-        ("archived run", "#4 zebra, put away"),
         ("run", "#3 zebra 3"),
         ("run", "#1 zebra baseline"),
+        ("archived run", "#4 zebra, put away"),
         ("recipe", "Zebra recipe"),
         ("queue", "zebra queue"),
         ("dataset", "Zebra pairs"),

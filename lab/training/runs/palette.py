@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.urls import reverse
 
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
@@ -74,8 +74,8 @@ def register_run_sources() -> None:
 
 
 def find_runs(query: PaletteQuery) -> list[PaletteEntry]:
-    """The run of that number first, then by name, the newest first. Archived ones too, and it says so."""
-    runs = Run.objects.of(query.team).only("number", "name", "archived_at").order_by("-number")
+    """The run of that number first, then by name, the newest first; archived ones last."""
+    runs = Run.objects.of(query.team).only("number", "name", "archived_at").order_by(F("archived_at").asc(nulls_first=True), "-number")
     number = parse_whole_number(query.words[0].removeprefix("#"), MAX_INTEGER) if len(query.words) == 1 else None
     found = list(runs.filter(number=number)) if number is not None else []
     found += [run for run in runs.filter(query.build_condition("name"))[:MOST] if run not in found]

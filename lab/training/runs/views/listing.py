@@ -65,7 +65,9 @@ def list_runs(request: LabRequest) -> HttpResponse:
     if not fragment:
         return response
     page_number = str(page.number) if page.number > 1 else ""
-    return push_url(response, reverse("runs") + query.url(page=page_number).removesuffix("?"))
+    address = reverse("runs") + query.url(page=page_number).removesuffix("?")
+    # Rows that are drawn anew where they stand, after an act on some of them, are no step in the history.
+    return response if request.htmx.current_url_abs_path == address else push_url(response, address)
 
 
 def _format_sort_direction(query: listing.RunQuery, key: str) -> str:
