@@ -15,7 +15,7 @@ async function actOnRuns(act, runs, word) {
   let answer;
   try {
     const response = await fetch(form.action, { method: "POST", body, headers: { Accept: "application/json" }, credentials: "same-origin" });
-    answer = response.headers.get("Content-Type").startsWith("application/json") ? await response.json()
+    answer = response.headers.get("Content-Type")?.startsWith("application/json") ? await response.json()
       : { text: response.status === 404 ? "None of these runs is there any more." : `The server answered ${response.status}. Reload the page.`, tone: "error" };
   } catch {
     answer = { text: "The server is unreachable. Check that it is running and try again.", tone: "error" };

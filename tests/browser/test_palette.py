@@ -39,7 +39,7 @@ def test_pages_acts_and_searches_are_found_by_letters_and_opened_by_keys(page: P
 
 def test_a_run_is_found_by_number_and_by_name_and_opened(page: Page, team: Team, owner: User, sign_in: SignIn) -> None:
     given = {"team": team, "spec": {}, "recipe": "r", "trainer": "sft", "task": "t", "policy": "p", "status": "finished"}
-    first, second = (Run.objects.create(number=number, name=name, **given) for number, name in ((1, "<b>bold</b> try"), (2, "quiet try")))
+    runs = [Run.objects.create(number=number, name=name, **given) for number, name in ((1, "<b>bold</b> try"), (2, "quiet try"))]
     sign_in(owner)
     found = page.locator("#palette")
     page.goto("/projects/")
@@ -50,4 +50,4 @@ def test_a_run_is_found_by_number_and_by_name_and_opened(page: Page, team: Team,
     page.keyboard.type("2")
     expect(found.get_by_role("option", selected=True)).to_have_text("#2 quiet try run")
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/runs/{second.pk}/")
+    page.wait_for_url(f"**/runs/{runs[1].pk}/")
