@@ -3,7 +3,7 @@ const keys = [];
 
 export function showToast(text, tone = "info", seconds = 6) {
   const box = document.querySelector("[data-toasts]");
-  if (!box) return;
+  if (!box) return null;
   const item = document.createElement("div");
   item.className = `toast ${tone}`;
   item.append(Object.assign(document.createElement("span"), { textContent: text }));
@@ -13,6 +13,7 @@ export function showToast(text, tone = "info", seconds = 6) {
   item.append(close);
   box.append(item);
   if (seconds) setTimeout(() => item.remove(), seconds * 1000);
+  return item;
 }
 
 export function announce(text) {

@@ -1,10 +1,15 @@
-/* Ctrl+K (Cmd+K): every page of the rail and its menu, what this page can do, and searches, found by a few letters. */
+/* Ctrl+K (Cmd+K): every page of the rail and its menu, what this page can do, runs, recipes, methods, datasets and queues of the team, and searches,
+   found by a few letters. What the page knows is there at once, what the server finds comes a moment later. */
 const dialog = document.getElementById("palette");
 const input = dialog.querySelector("input");
 const list = dialog.querySelector("[role=listbox]");
 const pages = dialog.querySelector("template").content;
 let found = [];
 let chosen = 0;
+let moved = false; // somebody has chosen by key: the choice stays when more is found
+let served = { text: "", found: [] };
+let asking = null;
+let pause = 0;
 
 /* What an element says to a reader: badges and icons left out. */
 function readWords(element) {
@@ -41,7 +46,28 @@ function findEntries(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const hits = listEntries().filter((one) => words.every((word) => one.words.toLowerCase().includes(word)));
   const first = (one) => (words.length && one.words.toLowerCase().startsWith(words[0]) ? 0 : 1);
-  return [...hits.sort((one, other) => first(one) - first(other)), ...(words.length ? listSearches(text.trim()) : [])];
+  const things = served.text === text.trim() ? served.found : [];
+  const number = things.filter((one) => /^#?\d+$/.test(text.trim()) && one.words.startsWith(`#${text.trim().replace("#", "")} `)); // who types a number means the run
+  const rest = things.filter((one) => !number.includes(one));
+  return [...number, ...hits.sort((one, other) => first(one) - first(other)), ...rest, ...(words.length ? listSearches(text.trim()) : [])];
+}
+
+/* Asks the server once the typing pauses; an answer to what is no longer typed is dropped. */
+function askServer() {
+  clearTimeout(pause);
+  if (asking) asking.abort();
+  const text = input.value.trim();
+  if (!text || served.text === text) return;
+  pause = setTimeout(async () => {
+    asking = new AbortController();
+    try {
+      const response = await fetch(`${dialog.dataset.url}?${new URLSearchParams({ q: text })}`, { signal: asking.signal, credentials: "same-origin" });
+      if (!response.ok || response.redirected) return;
+      const { found: things } = await response.json();
+      served = { text, found: things.map(({ words, kind, url }) => ({ words, kind, open: () => location.assign(url) })) };
+      if (things.length && input.value.trim() === text) showEntries();
+    } catch { /* given up for a newer one, or the server is unreachable: pages and searches are there still */ }
+  }, 120);
 }
 
 function chooseEntry(index) {
@@ -52,6 +78,7 @@ function chooseEntry(index) {
 }
 
 function showEntries() {
+  const before = moved && found[chosen] ? `${found[chosen].kind} ${found[chosen].words}` : "";
   found = findEntries(input.value);
   list.replaceChildren(...found.map((one, at) => {
     const item = Object.assign(document.createElement("li"), { id: `palette-${at}` });
@@ -59,12 +86,14 @@ function showEntries() {
     item.append(Object.assign(document.createElement("span"), { textContent: one.words }), " ", Object.assign(document.createElement("small"), { className: "muted", textContent: one.kind }));
     return item;
   }));
-  chooseEntry(0);
+  chooseEntry(before ? found.findIndex((one) => `${one.kind} ${one.words}` === before) : 0);
 }
 
 function openPalette() {
   if (document.querySelector("dialog[open]")) return;
   input.value = "";
+  moved = false;
+  served = { text: "", found: [] }; // a run may have another name since
   dialog.showModal();
   showEntries();
   input.focus();
@@ -89,9 +118,9 @@ dialog.addEventListener("click", (event) => {
   if (item) openEntry([...list.children].indexOf(item));
   else if (event.target === dialog) dialog.close(); // beside it
 });
-input.addEventListener("input", showEntries);
+input.addEventListener("input", () => { moved = false; showEntries(); askServer(); });
 input.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const moves = { ArrowDown: chosen + 1, ArrowUp: chosen - 1, Home: 0, End: found.length - 1 };
-  if (event.key === "Enter") { event.preventDefault(); openEntry(chosen); } else if (event.key in moves && (!input.value || !["Home", "End"].includes(event.key))) { event.preventDefault(); chooseEntry(moves[event.key]); }
+  if (event.key === "Enter") { event.preventDefault(); openEntry(chosen); } else if (event.key in moves && (!input.value || !["Home", "End"].includes(event.key))) { event.preventDefault(); moved = true; chooseEntry(moves[event.key]); }
 });

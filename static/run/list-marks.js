@@ -1,40 +1,70 @@
-/* Marking runs in the list to compare them: the marks outlive paging, filters and live updates of the rows. */
+/* Marking runs in the list, to compare them or to do something with all of them: the marks outlive paging, filters and live updates of the rows. */
 import { bindKey } from "../base/page.js";
 
 const form = document.getElementById("compare-form");
 const MOST = 20;
 const chosen = new Set(); // run numbers, as text
-const note = form.querySelector("[data-compare-note]");
+const count = form.querySelector("[data-marked-count]");
 const button = form.querySelector("[data-compare]");
-const clear = form.querySelector("button[type=reset]");
+let last = null; // the box that was clicked before: where a range with Shift begins
 export function listMarkedRuns() { return [...chosen]; }
+export function clearMarks() { chosen.clear(); showMarks(); }
 const listBoxes = () => [...document.querySelectorAll("#run-table input[name=run]")];
 
 function showMarks() {
-  for (const box of listBoxes()) box.checked = chosen.has(box.value);
-  const count = chosen.size;
-  form.classList.toggle("has-marks", count > 0);
-  clear.hidden = !count;
-  button.disabled = count < 2 || count > MOST;
-  button.querySelector("span").textContent = count ? `Compare ${count} run${count === 1 ? "" : "s"}` : "Compare";
-  note.textContent = count === 1 ? "Mark at least one more." : count > MOST ? `At most ${MOST} runs can be compared at once.` : "";
+  const boxes = listBoxes();
+  const marked = boxes.filter((box) => chosen.has(box.value)).length;
+  for (const box of boxes) box.checked = chosen.has(box.value);
+  const all = document.querySelector("[data-mark-page]");
+  if (all) Object.assign(all, { checked: marked > 0 && marked === boxes.length, indeterminate: marked > 0 && marked < boxes.length });
+  form.classList.toggle("has-marks", chosen.size > 0);
+  document.documentElement.style.setProperty("--bar-height", `${form.offsetHeight}px`);
+  form.querySelector("[data-mark-all]").hidden = marked === boxes.length;
+  const { archive } = document.getElementById("run-table").dataset; // "" without archived runs, "1" with no others
+  for (const one of form.querySelectorAll("[data-act-archive]")) one.hidden = archive === "1";
+  for (const one of form.querySelectorAll("[data-act-unarchive]")) one.hidden = !archive;
+  count.textContent = `${chosen.size} selected`;
+  button.setAttribute("aria-label", `Compare ${chosen.size} run${chosen.size === 1 ? "" : "s"}`);
+  button.disabled = chosen.size < 2 || chosen.size > MOST;
+  button.title = chosen.size > MOST ? `At most ${MOST} runs can be compared` : chosen.size < 2 ? "Select at least two runs" : "";
 }
 
-document.addEventListener("change", (event) => {
-  if (!event.target.matches("#run-table input[name=run]")) return;
-  if (event.target.checked) chosen.add(event.target.value);
-  else chosen.delete(event.target.value);
+function markPage(on) {
+  for (const box of listBoxes()) if (on) chosen.add(box.value); else chosen.delete(box.value);
   showMarks();
+}
+
+document.addEventListener("change", ({ target }) => {
+  if (target.matches("[data-mark-page]")) markPage(target.checked);
+  if (!target.matches("#run-table input[name=run]")) return;
+  if (target.checked) chosen.add(target.value);
+  else chosen.delete(target.value);
+  showMarks();
+});
+/* With Shift: everything from the box before to this one, as this one is now. The click comes before the change. */
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-mark-all]")) markPage(true);
+  const box = event.target.closest("#run-table input[name=run]");
+  if (!box) return;
+  const boxes = listBoxes();
+  const [from, to] = [boxes.findIndex((one) => one.value === last), boxes.indexOf(box)].sort((one, other) => one - other);
+  if (event.shiftKey && from >= 0) for (const one of boxes.slice(from, to + 1)) if (box.checked) chosen.add(one.value); else chosen.delete(one.value);
+  last = box.value;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented || !chosen.size || document.querySelector("dialog[open], details[data-menu][open]")) return;
+  if (event.target.closest(".filters, .toasts")) return; // there it empties the search, or does nothing
+  clearMarks();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   location.assign(`${form.action}?${new URLSearchParams([...chosen].map((number) => ["run", number]))}`);
 });
-form.addEventListener("reset", () => { chosen.clear(); showMarks(); });
+form.addEventListener("reset", clearMarks);
 document.addEventListener("htmx:afterSwap", showMarks);
 for (const box of listBoxes()) if (box.checked) chosen.add(box.value); // what a browser remembers when one comes back
 showMarks();
-bindKey("x", "Mark the run for comparison", () => {
+bindKey("x", "Select the run", () => {
   const row = document.activeElement && document.activeElement.closest("tr[data-run]");
   if (row) row.querySelector("input[name=run]").click();
 });

@@ -88,6 +88,14 @@ function showNewRuns(numbers) {
   pill.textContent = `${fresh.size} new run${fresh.size > 1 ? "s" : ""}`;
 }
 
+/* Somebody renamed, tagged or archived the run: its row says so, and stays where it is until the list is opened anew. */
+function applyLabels(run) {
+  const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
+  if (!row) return;
+  row.querySelector("[data-archived-badge]").hidden = !run.archived;
+  refreshLater(0);
+}
+
 /* Fetches the same rows again, unless that is due sooner anyway, and copies into those on the page what a state does not carry. */
 function refreshLater(wait) {
   const at = Date.now() + wait;
@@ -122,7 +130,8 @@ async function refreshRows() {
 function copyCells(theirs, ours) {
   [...theirs.children].forEach((cell, index) => {
     const old = ours.children[index];
-    if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
+    if (old && old.matches(".c-pick")) old.firstElementChild.ariaLabel = cell.firstElementChild.ariaLabel; // its tick and its focus stay
+    else if (old && old.innerHTML !== cell.innerHTML && !old.matches(":focus-within")) old.replaceWith(document.importNode(cell, true));
   });
 }
 
@@ -131,7 +140,8 @@ const socket = new LabSocket(`/ws/teams/${document.body.dataset.team}/`, {
   onMessage(message) {
     showBadge("live", "live");
     if (message.type === "listening") refreshLater(0);
-    if (message.type === "state") applyState(message.run);
+    else if (message.type === "state") applyState(message.run);
+    else if (message.type === "labels") applyLabels(message.run);
   },
   onClose(code) {
     if (code) showBadge("stale", code === 4401 ? "signed out" : "no longer open to you");

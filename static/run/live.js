@@ -39,6 +39,7 @@ function sayHello() {
 
 function receive(message) {
   if (message.type === "state") applyState(message.run);
+  else if (message.type === "labels") refreshLabels();
   else if (message.type === "reset") onReset(message);
   else if (message.type === "delta") onDelta(message);
   showBadge();
@@ -73,7 +74,19 @@ function applyState(state) {
 }
 
 let refreshing = "";
+/* Somebody renamed, tagged or archived the run. */
+function refreshLabels() {
+  if (!isRenaming()) showPart("run-head", `${root.dataset.url}?part=header&tab=${root.dataset.tab}`);
+}
+
+/* The title of the page follows the name, whoever drew the header anew. */
+document.addEventListener("htmx:afterSettle", (event) => { if (latest && event.target.closest("#run-head")) fillHeader(latest); });
+
+/* What somebody types is not replaced: saving or cancelling draws the header anew. */
+const isRenaming = () => Boolean(document.querySelector("#run-head [data-renaming]"));
+
 async function refreshHeader(state) {
+  if (isRenaming()) return;
   const wanted = `${state.status}.${state.attempt}`;
   if (refreshing === wanted) return;
   refreshing = wanted;

@@ -56,9 +56,9 @@ def test_runs_are_marked_in_the_list_and_compared(page: Page, team: Team, me: Us
     for place in range(3):
         logged(team, {"reward": [(1, 0.1), (2, 0.1 * place)]})
     page.goto("/runs/")
-    page.get_by_label("Compare #1 r").check()
+    page.get_by_label("Select #1 r").check()
     expect(page.get_by_role("button", name="Compare 1 run")).to_be_disabled()
-    page.get_by_label("Compare #3 r").check()
+    page.get_by_label("Select #3 r").check()
     page.get_by_label("Text in the name").fill("#2")
     expect(page.locator("tr[data-run]")).to_have_count(1)  # the marks outlive the filter
     page.get_by_role("button", name="Compare 2 runs").click()

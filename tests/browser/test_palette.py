@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.teams.accounts.models import User
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Run
 
 SignIn = Callable[[User], None]
 
@@ -34,3 +35,19 @@ def test_pages_acts_and_searches_are_found_by_letters_and_opened_by_keys(page: P
     page.keyboard.press("Escape")
     expect(found).not_to_be_visible()
     assert page.url.endswith("/tokens/new/")
+
+
+def test_a_run_is_found_by_number_and_by_name_and_opened(page: Page, team: Team, owner: User, sign_in: SignIn) -> None:
+    given = {"team": team, "spec": {}, "recipe": "r", "trainer": "sft", "task": "t", "policy": "p", "status": "finished"}
+    runs = [Run.objects.create(number=number, name=name, **given) for number, name in ((1, "<b>bold</b> try"), (2, "quiet try"))]
+    sign_in(owner)
+    found = page.locator("#palette")
+    page.goto("/projects/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("bold")
+    expect(found.get_by_role("option").first).to_have_text("#1 <b>bold</b> try run")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("2")
+    expect(found.get_by_role("option", selected=True)).to_have_text("#2 quiet try run")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/runs/{runs[1].pk}/")

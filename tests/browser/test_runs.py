@@ -11,7 +11,8 @@ from lab.teams.accounts.models import Team, User
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run, Status
-from tests.browser.conftest import until
+from lab.training.runs.verbs import archive_runs
+from tests.browser.conftest import until, wait_with_keys_for_load
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -130,6 +131,84 @@ def test_a_hostile_name_never_runs_as_script(page: Page, team: Team, owner: User
     page.wait_for_timeout(1500)  # the rows are fetched again after a change of status
     expect(cell).to_have_text("<img src=x onerror=alert(3)>")
     assert page.locator("main img").count() == 0
+
+
+def test_ticked_runs_are_tagged_archived_and_brought_back(
+    page: Page, runs: list[Run], team: Team, owner: User, sign_in: Callable[[User], None]
+) -> None:
+    for name in ("four", "five"):
+        launch_run(team, owner, GRPO, name)
+    Run.objects.of(team).exclude(number=4).update(status=Status.FINISHED)
+    sign_in(owner)
+    page.goto("/runs/")
+    bar = page.get_by_role("form", name="What to do with the selected runs")
+    expect(bar).not_to_be_visible()
+    page.get_by_label("Select #5 five").check()
+    page.get_by_label("Select #2 two").click(modifiers=["Shift"])
+    expect(bar.get_by_text("4 selected")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(bar).not_to_be_visible()
+    page.get_by_label("Select all runs on this page").check()
+    expect(bar.get_by_text("5 selected")).to_be_visible()
+
+    bar.get_by_label("Tag for the selected runs").fill("night")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Tagged 5 runs “night”.")).to_be_visible()
+    expect(page.get_by_role("link", name="night")).to_have_count(5)
+    expect(bar.get_by_text("5 selected")).to_be_visible()  # for the next act
+
+    bar.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.get_by_text("Archived 4 runs. Left unchanged: #4 (queued, stop it first).")).to_be_visible()
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    expect(bar).not_to_be_visible()
+    page.get_by_role("link", name="Archived (4)").click()
+    expect(page.locator("tr[data-run]")).to_have_count(4)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Unarchived 4 runs.")).to_be_visible()
+    expect(page.get_by_role("heading", name="No results")).to_be_visible()
+    page.get_by_role("link", name="Archived: only").click()
+    expect(page.locator("tr[data-run]")).to_have_count(5)
+
+    page.get_by_label("Select #4 four").check()
+    bar.get_by_role("button", name="Stop").click()
+    page.locator("#confirm-dialog").get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("Stop requested for 1 run.")).to_be_visible()
+    expect(page.locator(".c-status .chip").nth(1)).to_have_text("stopped")
+
+
+def test_a_run_is_renamed_by_keyboard_and_open_pages_follow(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.get_by_label("Select #1 one").check()
+    other = page.context.new_page()
+    wait_with_keys_for_load(other)
+    other.goto(f"/runs/{runs[0].pk}/logs/")
+    name = other.get_by_label("Name of run #1")
+    other.get_by_role("link", name="Rename the run").focus()
+    other.keyboard.press("r")
+    expect(name).to_be_focused()
+    other.keyboard.type("   ")
+    other.keyboard.press("Enter")
+    expect(other.get_by_text("Enter a name.")).to_be_visible()
+    other.keyboard.press("Escape")
+    expect(name).not_to_be_visible()
+    expect(other.locator("h1")).to_have_text("#1 one")
+    other.keyboard.press("r")
+    expect(name).to_be_focused()
+    other.keyboard.type("one & only")
+    other.keyboard.press("Enter")
+    expect(other.locator("h1")).to_have_text("#1 one & only")
+    expect(other).to_have_title("#1 one & only · queued")
+    other.close()
+    row = page.locator(f'tr[data-run="{runs[0].pk}"]')
+    expect(row.locator(".c-name > a")).to_have_text("#1 one & only")
+    expect(page.get_by_label("Select #1 one & only")).to_be_checked()  # by its new name
+    archive_runs(runs[0].team, [1])  # refused: it is queued
+    Run.across_teams.filter(pk=runs[0].pk).update(status=Status.FINISHED)
+    archive_runs(runs[0].team, [1])
+    publisher.flush_messages()
+    expect(row.get_by_text("Archived", exact=True)).to_be_visible()
 
 
 def test_the_list_filters_and_sorts_without_scripts(without_scripts: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:

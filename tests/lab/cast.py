@@ -31,7 +31,7 @@ from lab.teams.audit.models import Entry
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.catalog.models import SavedRecipe
 from lab.training.runs.launch import launch_recipe
-from lab.training.runs.models import Checkpoint, Run, Status
+from lab.training.runs.models import TAG_LENGTH, Checkpoint, Run, Status
 from lab.training.runs.placement import Place
 from lab.watching.alerts.models import Delivery, Notice, Rule, Webhook
 from tests.lab.alerts.making import make_alerts
@@ -160,7 +160,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     """``events`` happen in its run before that finishes."""
     project = Project.objects.create(team=team, created_by=user, name=f"project {mark}", about=f"about {mark}")
     [run] = launch_recipe(team, user, "grpo", name=f"run {mark}", place=Place(project))
-    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED, notes=f"notes {mark}", tags=[f"tag {mark}"[:TAG_LENGTH]])
     words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
     texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
     answers = [rollout(1, 0, sample, **words, **texts, reward=float(sample)) for sample in range(2)]

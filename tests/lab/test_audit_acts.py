@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
 from lab.data.datasets.models import VersionState
 from lab.labelling.labels.models import Item, ItemState
@@ -44,6 +45,10 @@ def run_is(status: Status) -> Callable[[Cast], Any]:
     return lambda cast: Run.across_teams.filter(pk=cast.run.pk).update(status=status)
 
 
+def in_archive(cast: Cast) -> None:
+    Run.across_teams.filter(pk=cast.run.pk).update(archived_at=timezone.now())
+
+
 def in_conflict(cast: Cast) -> None:
     Item.across_teams.filter(pk=cast.item.pk).update(state=ItemState.CONFLICT)
 
@@ -74,6 +79,10 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "run-stop": (post("run-stop", before=run_is(Status.RUNNING)), {"run.stop": 1}),
     "run-kill": (post("run-kill", before=run_is(Status.RUNNING)), {"run.kill": 1}),
     "run-resume": (post("run-resume", before=run_is(Status.STOPPED)), {"run.resume": 1}),
+    "run-about": (post("run-about", {"name": "n", "notes": "w", "tags": "a, b"}), {"run.rename": 1, "run.notes": 1, "run.tag": 1}),
+    "run-archive": (post("run-archive"), {"run.archive": 1}),
+    "run-unarchive": (post("run-unarchive", before=in_archive), {"run.unarchive": 1}),
+    "runs-act": (post("runs-act", lambda cast: {"act": "tag", "tag": "a", "run": [cast.run.number]}), {"run.tag": 1}),
     "ablation-stop": (post("ablation-stop", before=run_is(Status.RUNNING)), {"ablation.stop": 1, "run.stop": 1}),
     "ablation-delete": (post("ablation-delete"), {"ablation.delete": 1}),
     "rollouts-export": (get("rollouts-export"), {"rollouts.export": 1}),

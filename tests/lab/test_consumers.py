@@ -372,6 +372,14 @@ async def test_the_list_learns_of_a_changed_run_without_a_message(run: Run, team
         assert (state["id"], state["status"], state["step"]) == (str(run.pk), "finished", 10)
 
 
+async def test_the_list_learns_of_a_new_name_without_a_message(run: Run, team: Team, owner: User) -> None:
+    async with opened(listing_of(team), owner) as page:
+        await page.until_type("alive")
+        await database_sync_to_async(Run.across_teams.filter(pk=run.pk).update)(name="renamed", tags=["night"])
+        labels = await page.until_type("labels")
+        assert labels["run"] == {"id": str(run.pk), "number": run.number, "name": "renamed", "tags": ["night"], "archived": False}
+
+
 async def test_a_socket_opens_and_catches_up_while_redis_cannot_be_joined(run: Run, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*args: Any) -> None:
         raise ConnectionError("Redis is away")

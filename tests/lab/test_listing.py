@@ -155,6 +155,13 @@ def test_htmx_gets_the_table_only_and_a_tidy_url(as_owner: Client, make_run: Mak
     assert response.content.decode().strip().startswith('<div id="run-table"')
 
 
+def test_rows_drawn_anew_where_they_stand_are_no_step_in_the_history(as_owner: Client, make_run: MakeRun) -> None:
+    make_run()
+    for there, pushed in (("/runs/?status=open", False), ("/runs/", True)):
+        headers = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{there}"}
+        assert ("HX-Push-Url" in as_owner.get("/runs/?status=open&page=1", headers=headers).headers) == pushed
+
+
 def test_going_back_in_the_history_gets_the_whole_page(as_owner: Client, make_run: MakeRun) -> None:
     make_run()
     response = as_owner.get("/runs/", headers={"HX-Request": "true", "HX-History-Restore-Request": "true"})

@@ -41,6 +41,7 @@ def given(route: Route, cast: Cast) -> dict[str, Any]:
         "launch-preflight": {"recipe": "grpo"},
         "launch-compose": {"recipe": "grpo", "act": "0:base"},
         "ablation-new": {"from_run": str(cast.run.pk)},
+        "runs-act": {"act": "tag", "tag": "t", "run": str(cast.run.number)},
         "project-move": {"kind": "run", "id": str(cast.run.number), "to": "none"},
     }
     return wanted.get(route.name, {})

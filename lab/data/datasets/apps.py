@@ -5,6 +5,7 @@ class DatasetsConfig(AppConfig):
     name = "lab.data.datasets"
 
     def ready(self) -> None:
-        from lab.data.datasets import departures
+        from lab.data.datasets import departures, palette_source
 
         departures.register_folder_clearer()
+        palette_source.register_palette_source()

@@ -74,7 +74,7 @@ def render_project_page(
     context = {
         "room": "projects",
         "project": project,
-        "runs": project.runs.defer("spec", "special_tokens").select_related("created_by").order_by("-number")[:NEWEST],
+        "runs": project.runs.listed().defer("spec", "special_tokens", "notes").select_related("created_by").order_by("-number")[:NEWEST],
         "queues": project.queues.order_by("-created_at", "-pk")[:NEWEST],
         "datasets": project.datasets.order_by("-created_at", "-pk")[:NEWEST],
         "may_manage": has_team_permission(request, "projects.manage"),

@@ -13,7 +13,7 @@ from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make
 from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs import launch, references
-from lab.training.runs.models import Run, Status
+from lab.training.runs.models import NAME_LENGTH, Run, Status
 from lab.training.runs.placement import Place, find_usual_queue, inherit_place
 from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.problem_words import problem_of_report
@@ -33,7 +33,7 @@ class Launch(RequestBody):
     )
     spec: Spec | None = Field(None, description="Instead of a recipe: a complete spec, such as that of a run.")
     after: UUID | None = Field(None, description="With a spec: the run to continue from; the new run starts when that one has finished.")
-    name: str = Field("", max_length=launch.NAME_LENGTH, examples=["first try"])
+    name: str = Field("", max_length=NAME_LENGTH, examples=["first try"])
     project: int | None = Field(None, description="Id of one of the team's projects.")
     check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
 

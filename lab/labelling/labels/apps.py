@@ -5,9 +5,10 @@ class LabelsConfig(AppConfig):
     name = "lab.labelling.labels"
 
     def ready(self) -> None:
-        from lab.labelling.labels import departures, queue_joining
+        from lab.labelling.labels import departures, palette_source, queue_joining
         from lab.labelling.labels.browser_fields import register_labels_column
 
         register_labels_column()
         queue_joining.register_queue_assigning()
         departures.register_claim_freeing()
+        palette_source.register_palette_source()

@@ -159,7 +159,7 @@ def show_prompt_list(request: HttpRequest) -> HttpResponse:
     words = parameters.get("find", "").replace("\0", "").strip()[:LONGEST_SEARCH]
     if words and not has_words(words):
         problem, words = f"Find: “{words[:20]}” contains no word. Enter a word or a number of the prompt.", ""
-    offered = Run.objects.of(team).filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
+    offered = Run.objects.of(team).listed().filter(rollouts__gt=0).order_by("-number").only("number", "name")[:OFFERED]
     context: dict[str, Any] = {"room": "prompts", "run": run, "offered": offered, "problem": problem, "find": words}
     context |= build_run_prompt_list(run, parameters, words) if run else of_team(team, parameters, words)
     return render(request, "reading/prompts.html", context)

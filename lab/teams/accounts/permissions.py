@@ -31,7 +31,7 @@ TABLE: dict[str, Permission] = {
     for permission in (
         Permission("lab.enter", "Open the lab; inbox and own alert settings", EVERYBODY),
         Permission("runs.read", "View runs, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
-        Permission("runs.launch", "Launch, clone, ablate, stop, kill and resume runs; save recipes", LEADS),
+        Permission("runs.launch", "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs; save recipes", LEADS),
         Permission("runs.replay", "Replay stored groups through other methods", LEADS),
         Permission("runs.send", "Send runs trained elsewhere", LEADS),
         Permission("rollouts.annotate", "Tag, rate, mark and comment on rollouts", LEADS),
@@ -99,7 +99,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_write_access("account", ask=ACCOUNT),
     **make_write_access("account-session-end", "account-address-verify", ask=ACCOUNT),
     **make_write_access("csp-report", ask=PUBLIC),
-    **make_read_access("home", ask="lab.enter"),
+    **make_read_access("home", "palette", ask="lab.enter"),  # the palette shows each kind to who may read it
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
     **make_read_access("recipe-saved", "ablations", "ablation", ask="runs.read"),
@@ -108,6 +108,8 @@ ROUTES: dict[str, RouteAccess] = {
     **make_write_access(
         "launch-demo", "launch-compose", "recipe-save", "recipe-delete", "recipe-restore", "run-stop", "run-kill", "run-resume", ask="runs.launch"
     ),
+    **make_write_access("runs-act", "run-archive", "run-unarchive", ask="runs.launch"),
+    **make_read_write_access("run-about", ask="runs.launch"),
     **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
     **make_read_access("ws-runs", "ws-run", ask="runs.read"),
     # rollouts

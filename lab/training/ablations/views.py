@@ -31,7 +31,7 @@ SHOWN = 100  # newest ablations in the list
 def list_ablations(request: LabRequest) -> HttpResponse:
     newest = Ablation.objects.of(request.team).counted().select_related("author").order_by("-created_at")[:SHOWN]
     rows = [(ablation, build_method_chips(stack_of(ablation.spec))) for ablation in newest]
-    candidate = Run.objects.of(request.team).filter(spec__methods__0__isnull=False).order_by("-number").first()
+    candidate = Run.objects.of(request.team).listed().filter(spec__methods__0__isnull=False).order_by("-number").first()
     return TemplateResponse(request, "ablations/list.html", {"room": "ablations", "rows": rows, "candidate": candidate})
 
 

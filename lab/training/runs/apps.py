@@ -6,6 +6,7 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
-        from lab.training.runs import departures
+        from lab.training.runs import departures, palette
 
         departures.register_run_hooks()
+        palette.register_run_sources()

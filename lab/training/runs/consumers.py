@@ -29,6 +29,7 @@ POLL_SECONDS = 5.0
 MAX_MESSAGE = 4096  # characters a page may send at once; a hello has about 40
 MAX_BAD_MESSAGES = 20
 MAX_MESSAGES, RATE_SECONDS = 60, 10.0  # how many a page may send in how long; it says hello when it opens and after a gap
+LABELS = ("name", "tags", "archived_at")  # columns that people change
 LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
@@ -245,6 +246,10 @@ class RunConsumer(PollingConsumer):
             self.state_sent = message["run"]
             await self.send_object(message)
 
+    async def labels(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            await self.send_object(message)
+
     async def recover(self, message: dict[str, Any]) -> None:
         try:
             await self.catch_up()
@@ -253,12 +258,16 @@ class RunConsumer(PollingConsumer):
 
 
 class TeamConsumer(PollingConsumer):
+<<<<<<< HEAD
     """All runs of the team in the address: {"type": "listening"} once from when on no change is missed, then their state whenever it changes."""
 
     async def connect(self) -> None:
         await super().connect()
         if self.poller is not None:
             await self.send_object({"type": "listening"})  # a page that fetches its runs before this may lack what changed in between
+=======
+    """All runs of the team in the address: their state and what people call them, whenever it changes."""
+>>>>>>> slice-runs
 
     async def group(self) -> str | None:
         team_id = await self.team()
@@ -277,20 +286,26 @@ class TeamConsumer(PollingConsumer):
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:
         newest = Run.objects.filter(team=team_id).order_by("-created_at")
-        rows = newest.values_list("id", "status", "reason", "step", "phase", "phase_done", "ingested")[:LISTED_RUNS]
+        rows = newest.values_list("id", *LABELS, "status", "reason", "step", "phase", "phase_done", "ingested")[:LISTED_RUNS]
         return [(str(row[0]), row[1:]) for row in rows if known.get(str(row[0])) != row[1:]]
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
-    def states(self, run_ids: list[str]) -> list[dict[str, Any]]:
-        now = database_now()
-        return [live.describe_run_state(run, now) for run in Run.objects.filter(team=self.team_id, pk__in=run_ids)]
+    def messages(self, run_ids: list[str], relabelled: set[str]) -> list[dict[str, Any]]:
+        now, found = database_now(), list(Run.objects.filter(team=self.team_id, pk__in=run_ids))
+        labels = [{"type": "labels", "run": live.describe_run_labels(run)} for run in found if str(run.pk) in relabelled]
+        return [*({"type": "state", "run": live.describe_run_state(run, now)} for run in found), *labels]
 
     async def poll(self) -> None:
         changed = await self.changed(self.team_id, self.known)
+        count = len(LABELS)
+        relabelled = {run_id for run_id, row in changed if run_id in self.known and self.known[run_id][:count] != row[:count]}
         self.known.update(changed)
-        for state in await self.states([run_id for run_id, _ in changed]) if changed else []:
-            await self.send_object({"type": "state", "run": state})
+        for message in await self.messages([run_id for run_id, _ in changed], relabelled) if changed else []:
+            await self.send_object(message)
 
     async def state(self, message: dict[str, Any]) -> None:
         async with self.lock:
             await self.send_object(message)
+
+    async def labels(self, message: dict[str, Any]) -> None:
+        await self.state(message)

@@ -84,8 +84,11 @@ def complete_spec(catalog: Catalog, spec: Spec) -> Spec:
 
 
 def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:
-    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest first, unfinished runs last; ``also`` even if it is old."""
-    runs = list(Run.objects.of(team).filter(outside=False).order_by("-number").defer("spec").prefetch_related("checkpoints")[:SHOWN_RUNS])
+    """Choices of the form: ``<run id>:<checkpoint>`` and what it is called, newest first, unfinished runs last; ``also`` even if it is old
+    or archived.
+    """
+    listed = Run.objects.of(team).listed().filter(outside=False)
+    runs = list(listed.order_by("-number").defer("spec", "notes").prefetch_related("checkpoints")[:SHOWN_RUNS])
     if also is not None and also not in runs and not also.outside:
         runs.insert(0, also)
     runs.sort(key=lambda run: run.is_open)  # what is there before what will be

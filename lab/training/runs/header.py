@@ -81,7 +81,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
 
     launch, able = reverse("launch"), live.describe_run_state(run)["can"]
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
-        return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run))]
+        return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)), *offer_archive(run)]
     kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."
     feeds = HeaderAction("feeds", "Label during training", "label", url("run-feeds"), post=False)
     ablate = HeaderAction("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
@@ -93,6 +93,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
+        *offer_archive(run),
         HeaderAction(
             "kill",
             "Kill",
@@ -104,6 +105,14 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
             confirm_text=kill_text,
         ),
     ]
+
+
+def offer_archive(run: Run) -> list[HeaderAction]:
+    """An archived run says so below its header, with the way back."""
+    if run.archived_at:
+        return []
+    refused = f"It is {run.status}. Stop it first." if run.is_open else ""
+    return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), refused)]
 
 
 def no_stop(run: Run) -> str:

@@ -19,7 +19,7 @@ from lab.teams.accounts.models import Membership, Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs import hold_reasons
-from lab.training.runs.models import Run, Status
+from lab.training.runs.models import NAME_LENGTH, Run, Status
 from lab.training.runs.placement import Place, inherit_place
 from lab.training.runs.references import Spec, resolve_references
 from lab.training.runs.stages import stage_specs
@@ -27,7 +27,6 @@ from trainers.contract.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunP
 
 log = logging.getLogger(__name__)
 
-NAME_LENGTH = 100
 PENDING = "pending"  # stands for a folder that does not exist before the launch
 
 

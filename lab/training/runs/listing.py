@@ -20,6 +20,7 @@ from lab.teams.accounts.models import Project, Team, User
 from lab.training.runs import live, method_usage, metrics, wait_reasons
 from lab.training.runs.models import OPEN, Run, Status
 from lab.training.runs.stack import MethodChip, build_method_chips, build_stack
+from lab.training.runs.tags import list_team_tags
 from lab.training.runs.wait_reasons import WaitReason
 
 PAGE = 50
@@ -41,7 +42,11 @@ SORTS = {
     "who": "created_by__email",
 }
 GROUPS = {"open": OPEN, "ended": (Status.FINISHED, Status.STOPPED, Status.FAILED)}
-FILTERS = ("status", "project", "recipe", "method", "task", "who", "q")
+ARCHIVED, EVERYTHING = "1", "any"  # of the filter ``archived``; without it archived runs are left out
+FILTERS = ("status", "project", "recipe", "method", "task", "tag", "who", "archived", "q")
+
+
+HEAVY = ("spec", "special_tokens", "notes", "parent__spec", "parent__special_tokens", "parent__notes")  # what no row shows
 
 
 class RunQuery(ListQuery):
@@ -59,6 +64,8 @@ def read_query(params: QueryDict) -> RunQuery:
         notes["who"] = f"Unknown person “{chosen.pop('who')}”; showing everyone's runs."
     if "project" in chosen and chosen["project"] != projects.NONE and not projects.key_of(chosen["project"]):
         notes["project"] = f"Unknown project “{chosen.pop('project')}”; showing runs of all projects."
+    if "archived" in chosen and chosen["archived"] not in (ARCHIVED, EVERYTHING):
+        notes["archived"] = f"Unknown value “{chosen.pop('archived')}” of “archived”; showing runs that are not archived."
     sort = params.get("sort", NEWEST_FIRST)
     if sort.removeprefix("-") not in SORTS:
         notes["sort"] = f"Runs cannot be sorted by “{sort[:40]}”; showing newest first."
@@ -75,11 +82,19 @@ def filter_matching_runs(team: Team, query: RunQuery) -> QuerySet[Run]:
     )
     by = F(SORTS[query.key])
     order = by.desc(nulls_last=True) if query.descending else by.asc(nulls_last=True)
-    return runs.select_related("parent", "created_by").defer("spec", "parent__spec", "special_tokens").order_by(order, "-number")
+    return runs.select_related("parent", "created_by").defer(*HEAVY).order_by(order, "-number")
+
+
+def count_archived_runs(team: Team, query: RunQuery) -> int:
+    """Archived runs that the other filters of ``query`` leave."""
+    return method_usage.with_base(Run.objects.of(team)).filter(_build_run_condition({**query.chosen, "archived": ARCHIVED})).count()
 
 
 def _build_run_condition(chosen: Mapping[str, str]) -> Q:
-    condition = Q()
+    archived = chosen.get("archived")
+    condition = Q() if archived == EVERYTHING else Q(archived_at__isnull=archived != ARCHIVED)
+    if tag := chosen.get("tag"):
+        condition &= Q(tags__contains=[tag])
     if status := chosen.get("status"):
         condition &= Q(status__in=GROUPS.get(status, (status,)))
     if who := chosen.get("who"):
@@ -152,6 +167,7 @@ class RunFilterChoices:
     tasks: list[str]
     people: list[User]
     projects: list[Project]
+    tags: list[str]
 
 
 def list_run_filter_choices(team: Team, project: str = "") -> RunFilterChoices:
@@ -163,4 +179,5 @@ def list_run_filter_choices(team: Team, project: str = "") -> RunFilterChoices:
         tasks=sorted(runs.values_list("task", flat=True).distinct()),
         people=list(User.objects.filter(memberships__team=team).order_by("email")),
         projects=projects.list_project_choices(team, project),
+        tags=list_team_tags(team),
     )

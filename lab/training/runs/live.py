@@ -100,6 +100,18 @@ def publish_state(run: Run) -> None:
     _team_told[run.pk] = time.monotonic()
 
 
+def describe_run_labels(run: Run) -> dict[str, Any]:
+    """What people call the run. It travels by itself and not in the state: who ingests has the run in hand for hours, with the name it had then."""
+    return {"id": str(run.pk), "number": run.number, "name": run.name, "tags": list(run.tags), "archived": run.archived_at is not None}
+
+
+def publish_labels(run: Run) -> None:
+    """Tells the run's pages and the team's lists that people changed its name, tags or archive."""
+    message = {"type": "labels", "run": describe_run_labels(run)}
+    publish_message(run_group(run.pk), message)
+    publish_message(team_group(run.team_id), message)
+
+
 def publish_delta(run: Run, delta: dict[str, Any]) -> None:
     """Sends what a committed batch added (see ``build_delta_message``) to the run's pages, and now and then the state to the team's lists."""
     publish_message(run_group(run.pk), delta)

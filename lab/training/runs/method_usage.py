@@ -41,4 +41,5 @@ def count_method_runs(team: Team) -> Counter[str]:
 
 def list_latest_method_runs(team: Team, method: str, limit: int) -> list[Run]:
     """The newest runs that used the method."""
-    return list(with_base(Run.objects.of(team)).filter(build_method_condition(method)).order_by("-number").defer("spec", "special_tokens")[:limit])
+    newest = with_base(Run.objects.of(team).listed()).filter(build_method_condition(method)).order_by("-number")
+    return list(newest.defer("spec", "special_tokens", "notes")[:limit])

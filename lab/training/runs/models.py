@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
 from django.db.models import F, Max, Q
 from django.db.models.functions import Coalesce, Least, Now
@@ -32,6 +33,7 @@ class Status(models.TextChoices):
 ACTIVE = (Status.STARTING, Status.RUNNING, Status.STOPPING)  # somebody holds the lease
 OPEN = (Status.QUEUED, Status.LOST, *ACTIVE)  # will go on by itself
 RESUMABLE = (Status.STOPPED, Status.FAILED, Status.LOST)
+NAME_LENGTH, TAG_LENGTH = 100, 30
 MAX_RESCUES = 5  # how often a lost run is taken up again without a person
 
 
@@ -43,6 +45,10 @@ class RunQuerySet(TeamQuerySet["Run"]):
     def waiting(self) -> RunQuerySet:
         """Runs a worker may claim now: queued or lost, not waiting for an unfinished parent, and the lab's own to train."""
         return self.filter(status__in=(Status.QUEUED, Status.LOST), outside=False).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
+
+    def listed(self) -> RunQuerySet:
+        """Runs that are offered and listed unless somebody asks for the archive."""
+        return self.filter(archived_at=None)
 
     def expired(self) -> RunQuerySet:
         """Runs whose owner has shown no sign of life for the length of a lease."""
@@ -56,9 +62,14 @@ class Run(TeamOwned):
     team = models.ForeignKey(Team, models.CASCADE, related_name="runs")
     project = models.ForeignKey(Project, models.SET_NULL, null=True, related_name="runs")
     number = models.PositiveIntegerField()  # counts up within the team; what people say aloud
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=NAME_LENGTH)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="runs")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    # Name, notes, tags and archive are people's, changed by ``verbs`` only; a trainer and its ingest never write them.
+    notes = models.TextField(blank=True, default="", db_default="")
+    tags = ArrayField(models.CharField(max_length=TAG_LENGTH), default=list, db_default=[])
+    archived_at = models.DateTimeField(null=True)  # out of the lists, at its address still
 
     spec = models.JSONField()  # as launched, never changed
     recipe = models.CharField(max_length=100)
@@ -172,7 +183,8 @@ class Run(TeamOwned):
         """The script of an outside run that had ended was started again, from its last checkpoint."""
         ended = Q(status__in=(Status.STOPPED, Status.FAILED, Status.FINISHED), outside=True)
         until = Now() + timedelta(seconds=seconds)
-        return self._become(Status.RUNNING, ended, owner=owner, lease_until=until, reason="", finished_at=None)
+        # What trains stands in the list, so an archived run comes back.
+        return self._become(Status.RUNNING, ended, owner=owner, lease_until=until, reason="", finished_at=None, archived_at=None)
 
     def running(self, owner: str) -> bool:
         return self._become(Status.RUNNING, Q(owner=owner, status=Status.STARTING))
@@ -243,7 +255,7 @@ class Run(TeamOwned):
             before = self.status
             changed = self._become(
                 Status.QUEUED,
-                Q(status__in=RESUMABLE, outside=False),
+                Q(status__in=RESUMABLE, outside=False, archived_at=None),
                 reason="",
                 rescues=0,
                 queued_at=Now(),

@@ -14,4 +14,6 @@ OBJECTIONS: Registry[Callable[[Run], str]] = Registry("objection")  # by room; e
 
 
 def find_resume_objection(run: Run) -> str:
+    if run.archived_at:
+        return "This run is archived. Unarchive it first."
     return next((words for words in (objection(run) for objection in OBJECTIONS.values()) if words), "")

@@ -2,11 +2,13 @@
 
 from django.urls import path
 
-from lab.training.runs.views import actions, launch_form, listing, methods, page, saved_recipes, workers
+from lab.training.runs.views import about, actions, bulk, launch_form, listing, methods, page, palette, saved_recipes, workers
 
 urlpatterns = [
     path("", listing.show_home, name="home"),
+    path("palette/", palette.find_by_words, name="palette"),
     path("runs/", listing.list_runs, name="runs"),
+    path("runs/act/", bulk.act_on_runs, name="runs-act"),
     path("workers/", workers.list_workers, name="workers"),
     # methods
     path("methods/", methods.list_methods, name="methods"),
@@ -26,6 +28,9 @@ urlpatterns = [
     path("runs/<uuid:run_id>/", page.show_run_overview, name="run"),
     path("runs/<uuid:run_id>/logs/", page.show_run_logs, name="run-logs"),
     path("runs/<uuid:run_id>/config/", page.show_run_config, name="run-config"),
+    path("runs/<uuid:run_id>/about/", about.edit_run_about, name="run-about"),
+    path("runs/<uuid:run_id>/archive/", about.archive_run, name="run-archive"),
+    path("runs/<uuid:run_id>/unarchive/", about.unarchive_run, name="run-unarchive"),
     path("runs/<uuid:run_id>/metrics.json", page.serve_run_metrics, name="run-metrics"),
     path("runs/<uuid:run_id>/metrics.csv", page.metrics_csv, name="run-metrics-csv"),
     path("runs/<uuid:run_id>/stop/", actions.stop_run, name="run-stop"),

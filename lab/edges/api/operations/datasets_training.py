@@ -18,7 +18,7 @@ from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.datasets import find_dataset_version
 from lab.edges.api.operations.runs import Launched, answer_launch
 from lab.edges.api.problems import ApiProblem, FieldProblem, field_problem, make_invalid_problem, make_validation_problem, of_spec
-from lab.training.runs.launch import NAME_LENGTH
+from lab.training.runs.models import NAME_LENGTH
 from lab.training.runs.preflight import PreflightError
 from lab.training.runs.problem_words import problem_of_report
 from lab.training.runs.stages import merge_spec_changes

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.http import Http404, HttpRequest
 from ninja import Field, Schema, Status
 
@@ -18,9 +19,9 @@ from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_
 from lab.edges.api.problems import ApiProblem, FieldProblem, make_validation_problem
 from lab.lib.numbers import MAX_INTEGER
 from lab.teams.accounts.addresses import build_absolute_url, team_path
-from lab.training.runs import listing, live, references, wait_reasons
-from lab.training.runs.launch import NAME_LENGTH, enqueue_run
-from lab.training.runs.models import Run
+from lab.training.runs import listing, live, references, tags, verbs, wait_reasons
+from lab.training.runs.launch import enqueue_run
+from lab.training.runs.models import NAME_LENGTH, Run
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.wait_reasons import WaitReason
 
@@ -46,6 +47,8 @@ class RunOut(Schema):
     task: str
     policy: str = Field(description="Name of the starting policy, as shown in lists.")
     project: int | None
+    tags: list[str]
+    archived_at: datetime | None = Field(description="When it was archived; null if it is not.")
     parent: UUID | None = Field(description="The run it continues from.")
     cloned_from: UUID | None
     created_by: Person | None = Field(description="null when a service token launched it.")
@@ -72,6 +75,7 @@ class CheckpointOut(Schema):
 
 
 class RunDetail(RunOut):
+    notes: str = Field(description="Plain text.")
     spec: dict[str, Any] = Field(description="As launched, with ids and names instead of the lab's paths; can be launched again.")
     checkpoints: list[CheckpointOut]
 
@@ -91,6 +95,15 @@ class Clone(RequestBody):
     name: str = Field("", max_length=NAME_LENGTH, description="Default: the name of the cloned run.")
     overrides: dict[str, Any] = Field({}, description="Changes to its spec, as for a launch.", examples=[{"training": {"learning_rate": 1e-6}}])
     check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
+
+
+class RunChange(RequestBody):
+    """Omitted fields stay unchanged."""
+
+    name: str | None = Field(None, max_length=NAME_LENGTH, examples=["baseline, seed 2"])
+    notes: str | None = Field(None, max_length=verbs.NOTES_LENGTH, description="Plain text; replaces the notes.")
+    tags: list[str] | None = Field(None, max_length=tags.MOST_TAGS, description="Replaces the tags.", examples=[["baseline"]])
+    archived: bool | None = Field(None, description="Archives or unarchives it. Only a run that has ended can be archived.")
 
 
 def serialize_run(run: Run, reason: WaitReason | None) -> dict[str, Any]:
@@ -138,6 +151,8 @@ def list_runs(
     task: str = Query("", description="Name of a task."),
     who: str = Query("", description="Id of the person who launched the run."),
     project: str = Query("", description="Id of a project, or `none` for runs without a project."),
+    tag: str = Query("", description="A tag of the run."),
+    archived: str = Query("", description="`1`: only archived runs; `any`: all runs; default: runs that are not archived."),
     q: str = Query("", description="Words in the name, or a run number."),
 ) -> object:
     """Newest first."""
@@ -153,12 +168,29 @@ def list_runs(
 @router.get("/runs/{uuid:run_id}", auth=require_permission("runs.read"), response=RunDetail, summary="One run")
 def get_run(request: HttpRequest, run_id: UUID) -> object:
     """Includes its spec, which can be launched again, and its checkpoints."""
-    run = find_team_run(request, run_id)
+    return describe_run_detail(request, find_team_run(request, run_id))
+
+
+def describe_run_detail(request: HttpRequest, run: Run) -> dict[str, Any]:
     return {
         **shown_all(request, [run])[0],
+        "notes": run.notes,
         "spec": references.restore_reference_names(run.team, run.spec),
         "checkpoints": list(run.checkpoints.all()),
     }
+
+
+@router.patch("/runs/{uuid:run_id}", auth=require_permission("runs.launch"), response=RunDetail, summary="Change a run")
+def change_run(request: HttpRequest, run_id: UUID, given: RunChange) -> object:
+    """Renames, tags or archives it, or changes its notes. The spec cannot be changed: clone the run instead."""
+    run = find_team_run(request, run_id)
+    with transaction.atomic():
+        verbs.change_run_about(run, name=given.name, notes=given.notes, tags=given.tags)
+        if given.archived is not None and given.archived != (run.archived_at is not None):
+            outcome = (verbs.archive_runs if given.archived else verbs.unarchive_runs)(run.team, [run.number])
+            if why := outcome.left.get(run.number):
+                raise ApiProblem("conflict", f"Nothing was changed: run #{run.number} is {why}.")
+    return describe_run_detail(request, find_team_run(request, run_id))
 
 
 @router.post("/runs", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Launch runs")

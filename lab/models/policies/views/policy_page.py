@@ -102,7 +102,7 @@ def moves_of(checkpoint: Checkpoint) -> list[AliasMove]:
 def list_match_opponents(checkpoint: Checkpoint) -> list[Run]:
     """Runs whose answers can stand against its own."""
     rows = Run.objects.filter(team=checkpoint.run.team_id, task=checkpoint.run.task, status=Status.FINISHED).exclude(trainer="reward")
-    return list(rows.exclude(pk=checkpoint.run_id).order_by("-number").only("pk", "number", "name")[:OTHERS])
+    return list(rows.listed().exclude(pk=checkpoint.run_id).order_by("-number").only("pk", "number", "name")[:OTHERS])
 
 
 def config_of(checkpoint: Checkpoint) -> str:

@@ -15,7 +15,7 @@ from lab.training.runs.header import build_run_header
 from lab.training.runs.launch import enqueue_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.resumption import find_resume_objection
-from lab.training.runs.views.page import TABS, find_team_run
+from lab.training.runs.views.page import find_team_run, read_tab
 
 
 @require_POST
@@ -48,10 +48,14 @@ def render_action_answer(request: HttpRequest, run: Run, changed: bool, message:
         live.publish_state(run)
     else:
         message = find_resume_objection(run) or f"Nothing was changed: run #{run.number} is {run.status}."
+    return answer_with_header(request, run, message, good=changed)
+
+
+def answer_with_header(request: HttpRequest, run: Run, message: str, *, good: bool) -> HttpResponse:
+    """The header with ``message`` for htmx; for a plain form the run's page, which shows it."""
     if not request.htmx:  # type: ignore[attr-defined]
-        messages.add_message(request, messages.SUCCESS if changed else messages.INFO, message)
+        messages.add_message(request, messages.SUCCESS if good else messages.INFO, message)
         return redirect("run", run_id=run.pk)
-    tab = request.POST.get("tab", "")
-    response = render(request, "runs/run_header.html", build_run_header(run, tab if tab in TABS else "overview"))
-    response["HX-Trigger"] = json.dumps({"lab:said": {"text": message, "tone": "success" if changed else "info"}})
+    response = render(request, "runs/run_header.html", build_run_header(run, read_tab(request)))
+    response["HX-Trigger"] = json.dumps({"lab:said": {"text": message, "tone": "success" if good else "info"}})
     return response

@@ -12,7 +12,7 @@ from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs import listing
-from lab.training.runs.models import Run, Status
+from lab.training.runs.models import TAG_LENGTH, Run, Status
 
 COLUMNS = (
     ("status", "Status", ""),
@@ -51,6 +51,10 @@ def list_runs(request: LabRequest) -> HttpResponse:
         "choices": people,
         "statuses": STATUSES,
         "may_move": has_team_permission(request, "projects.manage") and people.projects,
+        "archived": query.chosen.get("archived", ""),
+        "archived_count": listing.count_archived_runs(request.team, query),
+        "archived_url": query.url(archived=listing.ARCHIVED),
+        "tag_length": TAG_LENGTH,
         "any_runs": bool(page.paginator.count) or Run.objects.of(request.team).exists(),
         "newer": query.url(page=str(page.number - 1)),
         "older": query.url(page=str(page.number + 1)),
@@ -61,7 +65,9 @@ def list_runs(request: LabRequest) -> HttpResponse:
     if not fragment:
         return response
     page_number = str(page.number) if page.number > 1 else ""
-    return push_url(response, reverse("runs") + query.url(page=page_number).removesuffix("?"))
+    address = reverse("runs") + query.url(page=page_number).removesuffix("?")
+    # Rows that are drawn anew where they stand, after an act on some of them, are no step in the history.
+    return response if request.htmx.current_url_abs_path == address else push_url(response, address)
 
 
 def _format_sort_direction(query: listing.RunQuery, key: str) -> str:
@@ -74,6 +80,8 @@ def _build_filter_chips(query: listing.RunQuery, choices: listing.RunFilterChoic
     """Each filter that is set: what it says, and the query string without it."""
     names = {str(person.pk): str(person) for person in choices.people}
     named = {str(project.pk): project.name for project in choices.projects}
-    words = {"status": dict(STATUSES), "who": names, "project": {projects.NONE: "none", **named}}
-    titles = {"status": "Status", "project": "Project", "recipe": "Recipe", "method": "Method", "task": "Task", "who": "Who", "q": "Text"}
+    archive = {listing.ARCHIVED: "only", listing.EVERYTHING: "included"}
+    words = {"status": dict(STATUSES), "who": names, "project": {projects.NONE: "none", **named}, "archived": archive}
+    titles = {"status": "Status", "project": "Project", "recipe": "Recipe", "method": "Method", "task": "Task", "tag": "Tag", "who": "Who"}
+    titles |= {"archived": "Archived", "q": "Text"}
     return [(f"{titles[name]}: {words.get(name, {}).get(value, value)}", query.url(**{name: ""})) for name, value in query.chosen.items()]

@@ -17,10 +17,11 @@ from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import Lines, csv_safe, stream_attachment
 from lab.lib.numbers import parse_whole_number
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.runs import log_text, spec_reading
+from lab.training.runs import log_text, spec_reading, verbs
 from lab.training.runs.header import build_run_header
-from lab.training.runs.models import Run
+from lab.training.runs.models import NAME_LENGTH, TAG_LENGTH, Run
 from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, list_run_marks
+from lab.training.runs.tags import list_team_tags
 
 
 def find_team_run(request: HttpRequest, run_id: Any) -> Run:
@@ -33,12 +34,17 @@ def find_team_run(request: HttpRequest, run_id: Any) -> Run:
 def show_run_overview(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
     if request.GET.get("part") == "header":
-        tab = request.GET.get("tab", "")
-        return render(request, "runs/run_header.html", build_run_header(run, tab if tab in TABS else "overview"))
+        return render(request, "runs/run_header.html", build_run_header(run, read_tab(request)))
     return render(request, "runs/run_overview.html", build_run_header(run, "overview"))
 
 
 TABS = ("overview", "rollouts", "atlas", "logs", "config", "feeds")
+
+
+def read_tab(request: HttpRequest) -> str:
+    """The tab that the header which is asked for stands on."""
+    tab = (request.POST if request.method == "POST" else request.GET).get("tab", "")
+    return tab if tab in TABS else "overview"
 
 
 @require_safe
@@ -99,9 +105,18 @@ def show_run_logs(request: HttpRequest, run_id: Any) -> HttpResponse | Streaming
 def show_run_config(request: HttpRequest, run_id: Any) -> HttpResponse:
     """The spec as launched. ``?format=json`` and ``?format=yaml`` are the same as text."""
     run = find_team_run(request, run_id)
-    texts = {"json": json.dumps(run.spec, indent=2, ensure_ascii=False), "yaml": yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)}
+    texts = build_config_texts(run)
     if (form := request.GET.get("format", "")) in texts:
         return HttpResponse(texts[form], content_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
+    return render_run_config(request, run)
+
+
+def build_config_texts(run: Run) -> dict[str, str]:
+    return {"json": json.dumps(run.spec, indent=2, ensure_ascii=False), "yaml": yaml.safe_dump(run.spec, sort_keys=False, allow_unicode=True)}
+
+
+def render_run_config(request: HttpRequest, run: Run, typed: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> HttpResponse:
+    """``typed`` and ``errors``: what the form about the run held when it was refused, and why, by input."""
     usual, problem = spec_reading.find_usual_values(run)
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
@@ -109,7 +124,10 @@ def show_run_config(request: HttpRequest, run_id: Any) -> HttpResponse:
         "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from else None,
         "checkpoints": run.checkpoints.all(),
         "attempts": run.attempts.all(),
-        "json": texts["json"],
-        "yaml": texts["yaml"],
+        **build_config_texts(run),
+        "about": {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes, **(typed or {})},
+        "errors": errors or {},
+        "team_tags": [tag for tag in list_team_tags(run.team) if tag not in run.tags],
+        "limits": {"name": NAME_LENGTH, "notes": verbs.NOTES_LENGTH, "tag": TAG_LENGTH},
     }
-    return render(request, "runs/run_config.html", {**build_run_header(run, "config"), **context})
+    return render(request, "runs/run_config.html", {**build_run_header(run, "config"), **context}, status=422 if errors else 200)
