@@ -4,6 +4,7 @@ import * as lines from "./lines.js";
 import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
 import { noteUndrawn } from "../charts/series.js";
+import { HELP, weighChart } from "../charts/smoothing.js";
 import { saveCsv, savePng } from "./save.js";
 
 const HEIGHT = 230;
@@ -37,6 +38,8 @@ export class CompareChart {
     this.tableButton.setAttribute("aria-pressed", "false");
     const tools = makeElement("span", "chart-tools");
     tools.append(this.tableButton, makeTool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), makeTool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)));
+    this.said = makeElement("p", "legend-said");
+    this.said.title = HELP;
     title.append(name, makeElement("span", "muted small", chart.unit), few, this.note, tools);
     this.plot = makeElement("div", "chart-plot");
     this.plot.setAttribute("aria-hidden", "true");
@@ -49,7 +52,7 @@ export class CompareChart {
     this.area.append(this.plot, this.cross, this.tip, this.blank);
     this.table = makeElement("div", "scroll chart-table");
     this.table.hidden = true;
-    this.figure.append(title, this.area, this.table);
+    this.figure.append(title, this.said, this.area, this.table);
     this.area.addEventListener("pointermove", (event) => this.pointed(event));
     this.area.addEventListener("pointerleave", () => this.page.hover(null, null));
   }
@@ -67,6 +70,8 @@ export class CompareChart {
     if (!points) return;
     const strands = this.page.strands();
     this.crowded = strands.length > RAW_LINES;
+    this.weight = this.chart.points ? 0 : weighChart(this, this.page.settings.smooth, () => points.map((one) => one.values));
+    this.said.textContent = this.weight ? `lines smoothed ${this.weight}` : "";
     this.drawn = strands.map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
     this.blank.hidden = this.drawn.length > 0;
     this.blank.textContent = "no run that is shown has this metric";
@@ -87,8 +92,7 @@ export class CompareChart {
   strand(strand, points) {
     const members = points.filter((one) => strand.members.includes(one.run));
     if (!members.length) return null;
-    const { smooth } = this.page.settings;
-    const weight = this.chart.points ? 0 : smooth;
+    const { weight } = this;
     if (!strand.group) {
       const line = lines.buildLine(members[0], weight);
       return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 && !this.crowded ? line.y : null };
@@ -210,7 +214,7 @@ export class CompareChart {
       item.append(drawSwatch(one.strand), makeElement("span", "tip-name", one.strand.label), makeElement("strong", "", `${formatNumber(value)}${half}${count}`));
       list.append(item);
     }
-    this.tip.replaceChildren(makeElement("p", "muted", formatPlace(x, this.page.settings.x)), list);
+    this.tip.replaceChildren(makeElement("p", "muted", formatPlace(x, this.page.settings.x) + (this.weight ? `, smoothed ${this.weight}` : "")), list);
     this.tip.classList.toggle("at-left", atLeft);
   }
 
@@ -225,7 +229,7 @@ export class CompareChart {
     const xs = [...new Set(this.drawn.flatMap((one) => one.x.filter((x, index) => one.y[index] !== null)))].sort((a, b) => a - b);
     const every = Math.ceil(xs.length / 60) || 1;
     const table = makeElement("table", "table plain");
-    table.append(makeElement("caption", "visually-hidden", this.chart.title), makeElement("thead"), makeElement("tbody"));
+    table.append(makeElement("caption", this.weight ? "muted small" : "visually-hidden", this.weight ? `smoothed ${this.weight}` : this.chart.title), makeElement("thead"), makeElement("tbody"));
     const head = makeElement("tr");
     for (const word of [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
     table.tHead.append(head);

@@ -41,6 +41,28 @@ def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: 
     assert smooth["y"][-1] == pytest.approx(expected / weight)
 
 
+def test_a_noisy_reward_is_smoothed_until_somebody_chooses_and_its_total_lies_on_top(page: Page, run: Run) -> None:
+    values = [{"reward": 0.5 + 0.2 * (step % 2), "rewards/correct/mean": 0.5 + 0.2 * (step % 2), "rewards/format/mean": 1.0} for step in range(60)]
+    add(run, [measured(41 + place, values={**one, "loss": 0.01}) for place, one in enumerate(values)])
+    Run.across_teams.filter(pk=run.pk).update(spec={"recipe": "grpo", "task": {"name": "mini_gsm"}})
+    open_overview(page, run)
+    data = "document.querySelector('[data-panel=reward] .chart-plot').data.map((one) => [one.meta, one.visible, one.line.width, one.opacity])"
+    drawn = page.evaluate(data)
+    assert [one[0] for one in drawn] == ["", "", "", "correct", "format (weight 0)", "total"]
+    assert [one[1] for one in drawn[3:]] == [True, False, True]
+    assert drawn[5][2] > drawn[3][2]
+    assert all(one[3] < 0.5 for one in drawn[:3])
+    expect(page.locator("[data-panel=reward] .legend-said")).to_have_text("at step 100, lines smoothed 0.6")
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100")
+    page.get_by_role("button", name="format (weight 0)").click()
+    until(page, f"{data}.every((one) => one[1])")
+    page.get_by_label("Smoothing, 0 to 0.999").fill("0.3")
+    open_overview(page, run)
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100, lines smoothed 0.3")
+    page.get_by_role("button", name="Auto").click()
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100")
+
+
 def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
     open_overview(page, run)
     found = page.evaluate(of_module("charts/series.js", "module.smoothSeries([1, 2, 3, 13], [1, 1, 1, 5], 0.5)"))

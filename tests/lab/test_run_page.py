@@ -204,6 +204,16 @@ def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Clie
 # Metrics
 
 
+def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(spec={**GRPO, "task": {"name": "mini_gsm", "rewards": {"working": 0.5}}})
+    values = {"reward": 0.5, **{f"rewards/{name}/mean": 0.5 for name in ("correct", "format", "working")}}
+    write(run.folder, [started(), measured(1, values=values)])
+    ingest_spool(run)
+    panels = {panel["id"]: panel for panel in as_owner.get(f"/runs/{run.pk}/metrics.json").json()["panels"]}
+    off = {trace["label"]: trace["off"] for trace in panels["reward"]["traces"]}
+    assert off == {"total": False, "correct": False, "working": False, "format (weight 0)": True}
+
+
 def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), *steps(1, 5), CheckpointEvent(attempt=1, time=1.7e9, step=4, path="checkpoints/checkpoint-4", bytes=10)])
