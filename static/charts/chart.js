@@ -107,7 +107,7 @@ export class Chart {
       const words = at < 0 ? "n/a" : formatNumber(one.values[at]);
       if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
     });
-    const said = [steps.size === 1 ? `at step ${[...steps][0]}` : "", this.weight ? `lines smoothed ${this.weight}` : ""].filter(Boolean).join(", ");
+    const said = [steps.size === 1 ? `at step ${[...steps][0]}` : "", this.panel.said, this.weight ? `lines smoothed ${this.weight}` : ""].filter(Boolean).join(", ");
     if (this.said.textContent !== said) this.said.textContent = said;
     const sum = (counts) => this.panel.metrics.reduce((total, metric) => total + (counts[metric] || 0), 0);
     noteUndrawn(this.note, sum(this.page.store.nonfinite), sum(this.page.store.abstained));

@@ -217,7 +217,7 @@ function showLegends() {
     return item;
   }));
   $("group-figures").hidden = !settings.by.length;
-  $("group-figures").replaceChildren(...(settings.by.length ? [summarizeGroups(drawn, data.runs, data.quantiles)] : []));
+  $("group-figures").replaceChildren(...(settings.by.length ? [summarizeGroups(drawn, data)] : []));
   if ($("group-summary")) $("group-summary").textContent = settings.by.length ? `Grouped by ${settings.by.length} setting${settings.by.length === 1 ? "" : "s"}` : "Group by config";
 }
 

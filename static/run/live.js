@@ -102,7 +102,7 @@ function fillHeader(state) {
   showRow("eta", state.eta_seconds !== null);
   writeValue("tokens", formatCompact(state.tokens));
   writeValue("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
-  if (typeof state.latest.reward === "number") writeValue("reward", formatNumber(state.latest.reward));
+  for (const name of ["reward", "heldout"]) if (typeof state.latest[name] === "number") writeValue(name, formatNumber(state.latest[name]));
   const bar = document.querySelector("[data-live=progress]");
   if (bar) bar.value = state.progress === null ? 0 : state.progress;
   const stalled = document.querySelector("[data-live=stalled]");

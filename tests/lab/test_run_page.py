@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -202,6 +203,18 @@ def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Clie
 
 
 # Metrics
+
+
+def test_an_attempt_says_when_it_started_and_how_long_it_took(as_owner: Client, make_run: MakeRun) -> None:
+    """“Attempt 1: 6 min” could be either."""
+    began = timezone.now() - timedelta(hours=2)
+    run = make_run(status=Status.FINISHED, started_at=began, finished_at=began + timedelta(minutes=30))
+    write(run.folder, [started(), *steps(1, 90), started(attempt=2, from_step=90)])
+    ingest_spool(run)
+    Attempt.objects.filter(run=run, number=2).update(started_at=began + timedelta(minutes=10))
+    page = " ".join(re.sub(r"<[^>]*>", "", shown(as_owner, run, "config/")).split())
+    assert re.search(r"Attempt 1 started \d+ d ago · took 1 min 30 s · from step 0", page)
+    assert "Attempt 2 started 1 h ago · took 20 min · from step 90" in page
 
 
 def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, make_run: MakeRun) -> None:

@@ -144,12 +144,17 @@ SECTIONS = {
 
 
 def build_chart_panels(
-    names: Iterable[str], trainer: str = "grpo", methods: Sequence[dict[str, Any]] = (), weights: Mapping[str, float] = NO_WEIGHTS
+    names: Iterable[str],
+    trainer: str = "grpo",
+    methods: Sequence[dict[str, Any]] = (),
+    weights: Mapping[str, float] = NO_WEIGHTS,
+    prompts: int | None = None,
 ) -> list[dict[str, Any]]:
     """The panels for a run that has these metrics, sections in reading order for its trainer, each metric in exactly one panel.
 
     ``methods`` are catalogue entries of the run's methods: their panels follow, from their own metrics and any others they name.
-    ``weights`` of the reward functions: one that counts nothing is named so, and its line is off until somebody asks for it.
+    ``weights`` of the reward functions: one that counts nothing is named so, and its line is off until somebody asks for it. ``prompts``: over
+    how many held-out prompts the evaluations are means.
     """
     present = {name for name in names if not name.startswith("@")}
     of_methods, theirs = method_panels.build_method_panels(methods, present)
@@ -159,7 +164,8 @@ def build_chart_panels(
         metrics = panel.present(left)
         if metrics:
             left -= set(metrics)
-            panels.append(describe_panel(panel, metrics, weights))
+            said = f"{prompts} prompts" if prompts and panel.section == "Held-out" else ""
+            panels.append({**describe_panel(panel, metrics, weights), "said": said})
     panels += group_other_metrics(left)
     order = SECTIONS.get(trainer, SECTIONS["grpo"])
     return sorted(panels, key=lambda panel: order.index(panel["section"])) + of_methods
@@ -183,6 +189,7 @@ def describe_panel(panel: ChartPanel, metrics: dict[str, str], weights: Mapping[
         "section": panel.section,
         "unit": panel.unit,
         "help": panel.help,
+        "said": "",
         "points": panel.points,
         "folded": panel.folded,
         "kind": "lines",

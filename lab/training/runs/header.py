@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from lab.training.runs import live
+from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import Run, Status
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.stack import build_method_chips, stack_of
@@ -56,6 +57,7 @@ def build_run_header(run: Run, tab: str) -> dict[str, Any]:
         "stack": build_method_chips(stack_of(run.spec)),
         "actions": build_header_actions(run),
         "notice": build_run_notice(run),
+        "words": WORDS,
     }
 
 

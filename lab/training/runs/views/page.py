@@ -18,6 +18,7 @@ from lab.lib.downloads import Lines, csv_safe, stream_attachment
 from lab.lib.numbers import parse_whole_number
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import log_text, spec_reading
+from lab.training.runs.attempt_times import measure_attempt_seconds
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import Run
 from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, list_run_marks
@@ -103,12 +104,14 @@ def show_run_config(request: HttpRequest, run_id: Any) -> HttpResponse:
     if (form := request.GET.get("format", "")) in texts:
         return HttpResponse(texts[form], content_type="text/plain; charset=utf-8", headers={"X-Content-Type-Options": "nosniff"})
     usual, problem = spec_reading.find_usual_values(run)
+    attempts = list(run.attempts.all())
+    seconds = measure_attempt_seconds(run, attempts)
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
         "usual_problem": problem,
         "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from else None,
         "checkpoints": run.checkpoints.all(),
-        "attempts": run.attempts.all(),
+        "attempts": [(attempt, seconds[attempt.number]) for attempt in attempts],
         "json": texts["json"],
         "yaml": texts["yaml"],
     }
