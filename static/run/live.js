@@ -97,7 +97,7 @@ function fillHeader(state) {
   writeValue("step", String(state.step));
   writeValue("total_steps", state.total_steps ? String(state.total_steps) : "?");
   writeValue("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
-  showRow("phase", Boolean(state.phase) && ACTIVE.includes(state.status));
+  showRow("phase", Boolean(state.phase) && state.phase !== "training" && ACTIVE.includes(state.status)); // the step says that
   writeValue("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
   showRow("eta", state.eta_seconds !== null);
   writeValue("tokens", formatCompact(state.tokens));

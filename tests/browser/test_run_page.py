@@ -63,6 +63,24 @@ def test_a_noisy_reward_is_smoothed_until_somebody_chooses_and_its_total_lies_on
     expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100")
 
 
+def test_the_header_leaves_the_screen_to_the_charts(page: Page, run: Run) -> None:
+    first = make_run(run.team, name="cold start", status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(name="a run whose name is rather long " * 3, parent=first, created_by=run.team.memberships.get().user)
+    page.set_viewport_size({"width": 1440, "height": 720})
+    open_overview(page, run)
+    until(page, "document.querySelector('#doctor .doctor-line, #doctor .doctor-panel') !== null")
+    top, findings = (page.locator(place).bounding_box() for place in ("[data-panel=reward]", "#doctor"))
+    assert top
+    assert findings
+    assert top["y"] - findings["height"] < 320
+    assert page.locator("#run-head").bounding_box()["height"] < 70  # type: ignore[index]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(200)
+    assert page.locator("#run-head").bounding_box()["height"] <= 844 / 4  # type: ignore[index]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
 def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
     open_overview(page, run)
     found = page.evaluate(of_module("charts/series.js", "module.smoothSeries([1, 2, 3, 13], [1, 1, 1, 5], 0.5)"))
@@ -190,7 +208,9 @@ def test_stopping_asks_nothing_and_shows_at_once(page: Page, run: Run) -> None:
     expect(page.get_by_text("Stopping: the run finishes its step and saves a checkpoint.")).to_be_visible()
     run.refresh_from_db()
     assert run.status == Status.STOPPING
+    page.locator("#run-head").get_by_label("More actions").click()  # what cannot be done now is in the menu, with the reason
     expect(page.get_by_role("button", name="Stop and save")).to_have_attribute("aria-disabled", "true")
+    expect(page.get_by_text("It is already stopping.")).to_be_visible()
     assert page.evaluate("window.loadedOnce") is True
 
 

@@ -141,6 +141,17 @@ def test_each_state_offers_what_is_possible_and_says_why_not(status: Status, abl
         assert (f'id="why-{verb}"' in page) == (verb not in able)
 
 
+def test_the_header_shows_what_can_be_done_and_keeps_the_rest_in_its_menu(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    shown_first, menu = shown(as_owner, run).split('<details class="menu run-more"')
+    for label in ("Stop and save", "Clone and edit", "Kill"):
+        assert f"<span>{label}</span>" in shown_first
+    assert "Resume" not in shown_first
+    assert re.search(r'aria-disabled="true"[^>]*>Resume</button><small[^>]*>It is still training\.', menu)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
+    assert "<span>Launch next stage</span>" in shown(as_owner, run).split('<details class="menu run-more"')[0]
+
+
 def test_a_failed_run_says_why_what_to_do_and_where_the_log_is(as_owner: Client, make_run: MakeRun) -> None:
     run = make_run(status=Status.FAILED, reason="CUDA out of memory")
     page = shown(as_owner, run)
