@@ -5,6 +5,7 @@ import { formatNumber } from "../base/numbers.js";
 import { escapeMarkup, makeElement, readStyle } from "./elements.js";
 import { noteUndrawn } from "./series.js";
 import { HELP, weighChart } from "./smoothing.js";
+import { fillDataTable, makeTableBox } from "./table.js";
 
 function makeTool(label, symbol, act) {
   const button = makeElement("button", "icon-button chart-tool", symbol);
@@ -43,15 +44,14 @@ export class Chart {
     this.pin.hidden = true;
     this.blank = makeElement("p", "muted chart-blank");
     this.blank.hidden = true;
+    this.table = makeTableBox(panel.title);
     this.area = makeElement("div", "chart-area");
     this.area.tabIndex = 0;
     this.area.setAttribute("role", "group");
     this.area.setAttribute("aria-label", `${panel.title}: arrow keys move the pinned step, Enter opens its rollouts`);
     this.area.addEventListener("keydown", (event) => this.press(event));
-    this.area.append(this.plot, this.pin, this.cross, this.blank);
-    this.table = makeElement("div", "scroll chart-table");
-    this.table.hidden = true;
-    this.figure.append(this.title, this.legend, this.area, this.table);
+    this.area.append(this.plot, this.pin, this.cross, this.blank, this.table);
+    this.figure.append(this.title, this.legend, this.area);
     this.fillLegend();
     this.said = makeElement("span", "legend-said");
     this.said.title = `Values beside the names are of that step, not smoothed. ${HELP}`;
@@ -216,29 +216,14 @@ export class Chart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  /* At most 100 of the steps, evenly, always with the newest. */
   fillTable() {
-    const steps = [...new Set(this.metrics.flatMap((metric) => (this.page.store.series[metric] ? this.page.store.series[metric].steps : [])))].sort((a, b) => a - b);
-    const every = Math.ceil(steps.length / 100) || 1;
-    const shown = steps.filter((step, index) => (steps.length - 1 - index) % every === 0);
-    const table = makeElement("table", "table plain");
-    table.append(makeElement("caption", "visually-hidden", this.panel.title));
-    const head = makeElement("tr");
-    for (const word of ["step", ...this.panel.traces.map((trace) => trace.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
-    const body = makeElement("tbody");
-    for (const step of shown.reverse()) {
-      const row = makeElement("tr");
-      row.append(Object.assign(makeElement("th", "", String(step)), { scope: "row" }));
-      for (const metric of this.metrics) {
-        const one = this.page.store.series[metric];
-        const index = one ? one.steps.indexOf(step) : -1;
-        row.append(makeElement("td", "", index < 0 ? "n/a" : formatNumber(one.values[index])));
-      }
-      body.append(row);
-    }
-    table.append(makeElement("thead"), body);
-    table.tHead.append(head);
-    this.table.replaceChildren(table);
+    const known = this.metrics.map((metric) => {
+      const one = this.page.store.series[metric];
+      return new Map(one ? one.steps.map((step, index) => [step, one.values[index]]) : []);
+    });
+    const steps = [...new Set(known.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
+    const rows = steps.map((step) => [String(step), known.map((values) => (values.has(step) ? formatNumber(values.get(step)) : "n/a"))]);
+    fillDataTable(this.table, { title: this.panel.title, heads: ["step", ...this.panel.traces.map((trace) => trace.label)], rows });
   }
 
   async savePng() {

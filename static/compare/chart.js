@@ -5,6 +5,7 @@ import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
 import { noteUndrawn } from "../charts/series.js";
 import { HELP, weighChart } from "../charts/smoothing.js";
+import { fillDataTable, makeTableBox } from "../charts/table.js";
 import { saveCsv, savePng } from "./save.js";
 
 const HEIGHT = 230;
@@ -48,11 +49,10 @@ export class CompareChart {
     this.tip = makeElement("div", "compare-tip");
     this.tip.hidden = true;
     this.blank = makeElement("p", "muted chart-blank", "loading…");
+    this.table = makeTableBox(chart.title);
     this.area = makeElement("div", "chart-area");
-    this.area.append(this.plot, this.cross, this.tip, this.blank);
-    this.table = makeElement("div", "scroll chart-table");
-    this.table.hidden = true;
-    this.figure.append(title, this.said, this.area, this.table);
+    this.area.append(this.plot, this.cross, this.tip, this.blank, this.table);
+    this.figure.append(title, this.said, this.area);
     this.area.addEventListener("pointermove", (event) => this.pointed(event));
     this.area.addEventListener("pointerleave", () => this.page.hover(null, null));
   }
@@ -60,7 +60,7 @@ export class CompareChart {
   /* x under the pointer; only where the axes are drawn. */
   pointed(event) {
     const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
-    if (!axis || event.buttons) return;
+    if (!axis || event.buttons || !this.table.hidden) return;
     const at = event.clientX - this.area.getBoundingClientRect().left - axis._offset;
     this.page.hover(at < 0 || at > axis._length ? null : axis.p2c(at), this);
   }
@@ -224,22 +224,12 @@ export class CompareChart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  /* At most 60 places along x, with each line's value there. */
   fillTable() {
-    const xs = [...new Set(this.drawn.flatMap((one) => one.x.filter((x, index) => one.y[index] !== null)))].sort((a, b) => a - b);
-    const every = Math.ceil(xs.length / 60) || 1;
-    const table = makeElement("table", "table plain");
-    table.append(makeElement("caption", this.weight ? "muted small" : "visually-hidden", this.weight ? `smoothed ${this.weight}` : this.chart.title), makeElement("thead"), makeElement("tbody"));
-    const head = makeElement("tr");
-    for (const word of [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
-    table.tHead.append(head);
-    for (const x of xs.filter((place, index) => (xs.length - 1 - index) % every === 0).toReversed()) {
-      const row = makeElement("tr");
-      row.append(Object.assign(makeElement("th", "", formatNumber(x)), { scope: "row" }));
-      for (const one of this.drawn) { const at = one.x.findIndex((place, index) => place === x && one.y[index] !== null); row.append(makeElement("td", "", at < 0 ? "n/a" : formatNumber(one.y[at]))); }
-      table.tBodies[0].append(row);
-    }
-    this.table.replaceChildren(table);
+    const known = this.drawn.map((one) => new Map(one.x.map((x, index) => [x, one.y[index]]).filter(([, y]) => y !== null)));
+    const places = [...new Set(known.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
+    const rows = places.map((x) => [formatNumber(x), known.map((values) => (values.has(x) ? formatNumber(values.get(x)) : "n/a"))]);
+    const said = this.weight ? `values smoothed ${this.weight}` : "";
+    fillDataTable(this.table, { title: this.chart.title, said, heads: [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)], rows });
   }
 }
 

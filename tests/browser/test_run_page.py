@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,6 +165,31 @@ def test_a_chart_has_a_table_a_picture_and_a_file(page: Page, run: Run, tmp_path
     rows_of = list(csv.reader(io.StringIO(Path(file.value.path()).read_text())))
     assert rows_of[0] == ["step", "time", "tokens", "loss"]
     assert len(rows_of) == 41
+
+
+def test_a_charts_table_has_every_step_and_moves_nothing(page: Page, run: Run) -> None:
+    add(run, [measured(step) for step in range(41, 151)])
+    open_overview(page, run)
+    places = "[...document.querySelectorAll('figure.chart')].map((one) => [one.offsetTop, one.offsetHeight])"
+    before = page.evaluate(places)
+    page.get_by_role("button", name="Table of Reward").click()
+    steps_of = page.locator("[data-panel=reward] tbody th").all_inner_texts()
+    assert [int(step) for step in steps_of] == list(range(150, 0, -1))
+    assert page.evaluate(places) == before
+
+
+def test_package_names_and_versions_stand_apart(page: Page, run: Run) -> None:
+    names = {"trl": "1.16.0", "a-package-with-a-long-name": "1.2.3.dev4+gabcdef0123456", "torch": "2.9.0+cpu", "transformers": "5.1.0"}
+    Attempt.objects.filter(run=run).update(versions=names)
+    page.goto(f"/runs/{run.pk}/config/")
+    texts = page.evaluate("""[...document.querySelectorAll('.versions :is(dt, dd)')].map((one) => {
+        const range = document.createRange(); range.selectNodeContents(one);
+        const { left, right, top } = range.getBoundingClientRect(); return { left, right, top }; })""")
+    assert len(texts) == 8
+    for one, other in itertools.combinations(texts, 2):
+        if abs(one["top"] - other["top"]) < 5:
+            left, right = sorted((one, other), key=lambda text: float(text["left"]))
+            assert right["left"] - left["right"] >= 8
 
 
 def test_a_chart_fills_the_screen_and_arrows_go_to_the_next(page: Page, run: Run) -> None:
