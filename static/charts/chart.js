@@ -4,6 +4,8 @@
 import { formatNumber } from "../base/numbers.js";
 import { escapeMarkup, makeElement, readStyle } from "./elements.js";
 import { noteUndrawn } from "./series.js";
+import { HELP, weighChart } from "./smoothing.js";
+import { fillDataTable, makeTableBox } from "./table.js";
 
 function makeTool(label, symbol, act) {
   const button = makeElement("button", "icon-button chart-tool", symbol);
@@ -18,7 +20,7 @@ export class Chart {
   constructor(panel, page) {
     this.panel = panel;
     this.page = page;
-    this.hidden = new Set();
+    this.hidden = new Set(panel.traces.filter((trace) => trace.off).map((trace) => trace.metric));
     this.visible = false;
     this.figure = makeElement("figure", "card chart");
     this.figure.dataset.panel = panel.id;
@@ -42,16 +44,18 @@ export class Chart {
     this.pin.hidden = true;
     this.blank = makeElement("p", "muted chart-blank");
     this.blank.hidden = true;
+    this.table = makeTableBox(panel.title);
     this.area = makeElement("div", "chart-area");
     this.area.tabIndex = 0;
     this.area.setAttribute("role", "group");
     this.area.setAttribute("aria-label", `${panel.title}: arrow keys move the pinned step, Enter opens its rollouts`);
     this.area.addEventListener("keydown", (event) => this.press(event));
-    this.area.append(this.plot, this.pin, this.cross, this.blank);
-    this.table = makeElement("div", "scroll chart-table");
-    this.table.hidden = true;
-    this.figure.append(this.title, this.legend, this.area, this.table);
+    this.area.append(this.plot, this.pin, this.cross, this.blank, this.table);
+    this.figure.append(this.title, this.legend, this.area);
     this.fillLegend();
+    this.said = makeElement("span", "legend-said");
+    this.said.title = `Values beside the names are of that step, not smoothed. ${HELP}`;
+    this.legend.append(this.said);
   }
 
   csvLink() {
@@ -75,10 +79,10 @@ export class Chart {
 
   fillLegend() {
     this.entries = this.panel.traces.map((trace) => {
-      const entry = makeElement("button", `legend-entry series-${trace.color}`);
+      const entry = makeElement("button", `legend-entry series-${trace.color}${trace.lead ? " lead" : ""}`);
       entry.type = "button";
       entry.title = trace.metric;
-      entry.setAttribute("aria-pressed", "true");
+      entry.setAttribute("aria-pressed", String(!this.hidden.has(trace.metric)));
       const value = makeElement("span", "legend-value", "n/a");
       entry.append(makeElement("span", "swatch"), makeElement("span", "legend-label", trace.label), value);
       entry.addEventListener("click", () => {
@@ -95,12 +99,16 @@ export class Chart {
 
   /* Values at the hovered x, else at the pin, else the newest. */
   showValues() {
+    const steps = new Set();
     this.panel.traces.forEach((trace, index) => {
       const one = this.page.store.series[trace.metric];
       const at = one ? (this.page.readX === null ? one.steps.length - 1 : this.nearest(one, this.page.readX)) : -1;
+      if (at >= 0) steps.add(one.steps[at]);
       const words = at < 0 ? "n/a" : formatNumber(one.values[at]);
       if (this.entries[index].textContent !== words) this.entries[index].textContent = words;
     });
+    const said = [steps.size === 1 ? `at step ${[...steps][0]}` : "", this.panel.said, this.weight ? `lines smoothed ${this.weight}` : ""].filter(Boolean).join(", ");
+    if (this.said.textContent !== said) this.said.textContent = said;
     const sum = (counts) => this.panel.metrics.reduce((total, metric) => total + (counts[metric] || 0), 0);
     noteUndrawn(this.note, sum(this.page.store.nonfinite), sum(this.page.store.abstained));
     const blank = this.isBlank;
@@ -169,19 +177,29 @@ export class Chart {
 
   layout(ends) { return buildLayout(this.panel, this.page, ends); }
 
+  /* How much this chart's lines are smoothed; of lines that are shown. */
+  weigh() {
+    const shown = () => this.metrics.filter((metric) => !this.hidden.has(metric)).map((metric) => this.page.store.series[metric]?.values || []);
+    this.weight = this.panel.points ? 0 : weighChart(this, this.page.settings.smooth, shown);
+    return this.weight;
+  }
+
+  /* The raw lines lie below all smoothed ones, and the line that the others add up to lies on top: where it equals one of them it is seen. */
   traces() {
-    const data = [];
+    const [raw, drawn] = [[], []];
     const ends = [Infinity, -Infinity];
-    for (const trace of this.panel.traces) {
+    const weight = this.weigh();
+    const smoothed = weight > 0;
+    for (const trace of [...this.panel.traces].sort((one, other) => Boolean(one.lead) - Boolean(other.lead))) {
       const color = readStyle(`--series-${trace.color}`);
-      const line = this.page.store.line(trace.metric, this.page.settings.x, this.panel.points ? 0 : this.page.settings.smooth);
-      const smoothed = this.page.settings.smooth > 0 && !this.panel.points;
+      const line = this.page.store.line(trace.metric, this.page.settings.x, weight);
+      const width = trace.lead ? 3.2 : smoothed ? 2 : 1.6;
       const shared = { type: "scatter", x: line.x, hoverinfo: "none", connectgaps: false, visible: !this.hidden.has(trace.metric), showlegend: false };
       const dash = this.panel.points ? "dot" : trace.dashed ? "dash" : "solid";
       const lone = line.x.length < 3;
-      data.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
-        line: { color, width: smoothed ? 1 : 1.6, dash }, marker: { color, size: 6 }, meta: smoothed ? "" : trace.label });
-      if (smoothed) data.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width: 2, dash }, meta: trace.label });
+      raw.push({ ...shared, y: line.y, mode: this.panel.points || lone ? "lines+markers" : "lines", opacity: smoothed ? 0.28 : 1,
+        line: { color, width: smoothed ? 1 : width, dash }, marker: { color, size: trace.lead ? 8 : 6 }, meta: smoothed ? "" : trace.label });
+      if (smoothed) drawn.push({ ...shared, y: line.smooth, mode: "lines", line: { color, width, dash }, meta: trace.label });
       if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
         const y = line.y[index];
         if (y === null || (this.page.settings.zoom && (x < this.page.settings.zoom[0] || x > this.page.settings.zoom[1])) || (this.page.settings.log && y <= 0)) return;
@@ -189,7 +207,7 @@ export class Chart {
         ends[1] = Math.max(ends[1], y);
       });
     }
-    return { data, ends };
+    return { data: [...raw, ...drawn], ends };
   }
 
   toggleTable() {
@@ -198,29 +216,14 @@ export class Chart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  /* At most 100 of the steps, evenly, always with the newest. */
   fillTable() {
-    const steps = [...new Set(this.metrics.flatMap((metric) => (this.page.store.series[metric] ? this.page.store.series[metric].steps : [])))].sort((a, b) => a - b);
-    const every = Math.ceil(steps.length / 100) || 1;
-    const shown = steps.filter((step, index) => (steps.length - 1 - index) % every === 0);
-    const table = makeElement("table", "table plain");
-    table.append(makeElement("caption", "visually-hidden", this.panel.title));
-    const head = makeElement("tr");
-    for (const word of ["step", ...this.panel.traces.map((trace) => trace.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
-    const body = makeElement("tbody");
-    for (const step of shown.reverse()) {
-      const row = makeElement("tr");
-      row.append(Object.assign(makeElement("th", "", String(step)), { scope: "row" }));
-      for (const metric of this.metrics) {
-        const one = this.page.store.series[metric];
-        const index = one ? one.steps.indexOf(step) : -1;
-        row.append(makeElement("td", "", index < 0 ? "n/a" : formatNumber(one.values[index])));
-      }
-      body.append(row);
-    }
-    table.append(makeElement("thead"), body);
-    table.tHead.append(head);
-    this.table.replaceChildren(table);
+    const known = this.metrics.map((metric) => {
+      const one = this.page.store.series[metric];
+      return new Map(one ? one.steps.map((step, index) => [step, one.values[index]]) : []);
+    });
+    const steps = [...new Set(known.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
+    const rows = steps.map((step) => [String(step), known.map((values) => (values.has(step) ? formatNumber(values.get(step)) : "n/a"))]);
+    fillDataTable(this.table, { title: this.panel.title, heads: ["step", ...this.panel.traces.map((trace) => trace.label)], rows });
   }
 
   async savePng() {

@@ -55,6 +55,7 @@ class Figure {
       { ...shared, x: windows.map((one) => (one.first + one.last) / 2), y: windows.map((one) => one.value), mode: "markers",
         marker: { color: windows.map((one) => (one.since === null ? tone : warn)), symbol: windows.map((one) => (one.since === null ? "circle" : "diamond")), size: windows.map((one) => (one.since === null ? 8 : 12)) } },
     ];
+    this.area.classList.toggle("bare", !steps.length);
     Plotly.react(this.plot, data, this.layout(this.shapes()), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
     if (this.listening) return;
     this.listening = true;

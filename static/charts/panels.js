@@ -54,7 +54,8 @@ class Lines extends Chart {
 
 class Stacked extends Chart {
   traces() {
-    const { smooth, x } = this.page.settings;
+    const { x } = this.page.settings;
+    const smooth = this.weigh();
     const sums = new Map();
     const data = this.panel.traces.map((trace) => {
       const line = this.page.store.line(trace.metric, x, smooth);

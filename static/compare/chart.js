@@ -4,6 +4,8 @@ import * as lines from "./lines.js";
 import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
 import { noteUndrawn } from "../charts/series.js";
+import { HELP, weighChart } from "../charts/smoothing.js";
+import { fillDataTable, makeTableBox } from "../charts/table.js";
 import { saveCsv, savePng } from "./save.js";
 
 const HEIGHT = 230;
@@ -37,6 +39,8 @@ export class CompareChart {
     this.tableButton.setAttribute("aria-pressed", "false");
     const tools = makeElement("span", "chart-tools");
     tools.append(this.tableButton, makeTool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), makeTool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)));
+    this.said = makeElement("p", "legend-said");
+    this.said.title = HELP;
     title.append(name, makeElement("span", "muted small", chart.unit), few, this.note, tools);
     this.plot = makeElement("div", "chart-plot");
     this.plot.setAttribute("aria-hidden", "true");
@@ -45,11 +49,10 @@ export class CompareChart {
     this.tip = makeElement("div", "compare-tip");
     this.tip.hidden = true;
     this.blank = makeElement("p", "muted chart-blank", "loading…");
+    this.table = makeTableBox(chart.title);
     this.area = makeElement("div", "chart-area");
-    this.area.append(this.plot, this.cross, this.tip, this.blank);
-    this.table = makeElement("div", "scroll chart-table");
-    this.table.hidden = true;
-    this.figure.append(title, this.area, this.table);
+    this.area.append(this.plot, this.cross, this.tip, this.blank, this.table);
+    this.figure.append(title, this.said, this.area);
     this.area.addEventListener("pointermove", (event) => this.pointed(event));
     this.area.addEventListener("pointerleave", () => this.page.hover(null, null));
   }
@@ -57,7 +60,7 @@ export class CompareChart {
   /* x under the pointer; only where the axes are drawn. */
   pointed(event) {
     const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
-    if (!axis || event.buttons) return;
+    if (!axis || event.buttons || !this.table.hidden) return;
     const at = event.clientX - this.area.getBoundingClientRect().left - axis._offset;
     this.page.hover(at < 0 || at > axis._length ? null : axis.p2c(at), this);
   }
@@ -67,6 +70,8 @@ export class CompareChart {
     if (!points) return;
     const strands = this.page.strands();
     this.crowded = strands.length > RAW_LINES;
+    this.weight = this.chart.points ? 0 : weighChart(this, this.page.settings.smooth, () => points.map((one) => one.values));
+    this.said.textContent = this.weight ? `lines smoothed ${this.weight}` : "";
     this.drawn = strands.map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
     this.blank.hidden = this.drawn.length > 0;
     this.blank.textContent = "no run that is shown has this metric";
@@ -87,8 +92,7 @@ export class CompareChart {
   strand(strand, points) {
     const members = points.filter((one) => strand.members.includes(one.run));
     if (!members.length) return null;
-    const { smooth } = this.page.settings;
-    const weight = this.chart.points ? 0 : smooth;
+    const { weight } = this;
     if (!strand.group) {
       const line = lines.buildLine(members[0], weight);
       return { strand, x: line.x, y: weight > 0 ? line.smooth : line.y, raw: weight > 0 && !this.crowded ? line.y : null };
@@ -210,7 +214,7 @@ export class CompareChart {
       item.append(drawSwatch(one.strand), makeElement("span", "tip-name", one.strand.label), makeElement("strong", "", `${formatNumber(value)}${half}${count}`));
       list.append(item);
     }
-    this.tip.replaceChildren(makeElement("p", "muted", formatPlace(x, this.page.settings.x)), list);
+    this.tip.replaceChildren(makeElement("p", "muted", formatPlace(x, this.page.settings.x) + (this.weight ? `, smoothed ${this.weight}` : "")), list);
     this.tip.classList.toggle("at-left", atLeft);
   }
 
@@ -220,22 +224,12 @@ export class CompareChart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  /* At most 60 places along x, with each line's value there. */
   fillTable() {
-    const xs = [...new Set(this.drawn.flatMap((one) => one.x.filter((x, index) => one.y[index] !== null)))].sort((a, b) => a - b);
-    const every = Math.ceil(xs.length / 60) || 1;
-    const table = makeElement("table", "table plain");
-    table.append(makeElement("caption", "visually-hidden", this.chart.title), makeElement("thead"), makeElement("tbody"));
-    const head = makeElement("tr");
-    for (const word of [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)]) head.append(Object.assign(makeElement("th", "", word), { scope: "col" }));
-    table.tHead.append(head);
-    for (const x of xs.filter((place, index) => (xs.length - 1 - index) % every === 0).toReversed()) {
-      const row = makeElement("tr");
-      row.append(Object.assign(makeElement("th", "", formatNumber(x)), { scope: "row" }));
-      for (const one of this.drawn) { const at = one.x.findIndex((place, index) => place === x && one.y[index] !== null); row.append(makeElement("td", "", at < 0 ? "n/a" : formatNumber(one.y[at]))); }
-      table.tBodies[0].append(row);
-    }
-    this.table.replaceChildren(table);
+    const known = this.drawn.map((one) => new Map(one.x.map((x, index) => [x, one.y[index]]).filter(([, y]) => y !== null)));
+    const places = [...new Set(known.flatMap((values) => [...values.keys()]))].sort((a, b) => b - a);
+    const rows = places.map((x) => [formatNumber(x), known.map((values) => (values.has(x) ? formatNumber(values.get(x)) : "n/a"))]);
+    const said = this.weight ? `values smoothed ${this.weight}` : "";
+    fillDataTable(this.table, { title: this.chart.title, said, heads: [this.page.settings.x, ...this.drawn.map((one) => one.strand.label)], rows });
   }
 }
 

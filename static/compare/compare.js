@@ -1,6 +1,7 @@
 /* The comparison's page: settings in the address, points fetched as charts come into view, runs hidden and grouped. CompareChart draws. */
 import { showToast } from "../base/page.js";
 import { makeElement } from "../charts/elements.js";
+import { listenToSmoothing, readSmoothing } from "../charts/smoothing.js";
 import { CompareChart, drawSwatch } from "./chart.js";
 import { summarizeGroups } from "./groups.js";
 
@@ -23,7 +24,7 @@ function readSettings() {
   const zoom = (query.get("zoom") || "").split(",").map(Number);
   const keys = new Set(data.runs.flatMap((run) => Object.keys(run.config)));
   return {
-    smooth: Math.min(0.999, Math.max(0, Number(query.get("smooth")) || 0)),
+    smooth: readSmoothing(query), // null for automatic
     x: ["step", "time", "tokens"].includes(query.get("x")) ? query.get("x") : "step",
     log: query.get("log") === "1",
     filter: (query.get("m") || "").slice(0, 200),
@@ -37,7 +38,7 @@ function readSettings() {
 
 function keepSettings() {
   const query = new URLSearchParams(data.runs.map((run) => ["run", run.number]));
-  if (settings.smooth) query.set("smooth", settings.smooth);
+  if (settings.smooth !== null) query.set("smooth", settings.smooth);
   if (settings.x !== "step") query.set("x", settings.x);
   if (settings.log) query.set("log", "1");
   if (settings.filter) query.set("m", settings.filter);
@@ -216,7 +217,7 @@ function showLegends() {
     return item;
   }));
   $("group-figures").hidden = !settings.by.length;
-  $("group-figures").replaceChildren(...(settings.by.length ? [summarizeGroups(drawn, data.runs, data.quantiles)] : []));
+  $("group-figures").replaceChildren(...(settings.by.length ? [summarizeGroups(drawn, data)] : []));
   if ($("group-summary")) $("group-summary").textContent = settings.by.length ? `Grouped by ${settings.by.length} setting${settings.by.length === 1 ? "" : "s"}` : "Group by config";
 }
 
@@ -238,15 +239,7 @@ for (const item of document.querySelectorAll("#run-legend li")) {
   });
 }
 
-function setSmoothing(value, from) {
-  settings.smooth = Math.min(0.999, Math.max(0, Number(value) || 0));
-  if (from !== $("smooth")) $("smooth").value = settings.smooth;
-  if (from !== $("smooth-number")) $("smooth-number").value = settings.smooth;
-  keepSettings();
-  redrawAll();
-}
-for (const input of [$("smooth"), $("smooth-number")]) input.addEventListener("input", () => setSmoothing(input.value, input));
-$("smooth").value = $("smooth-number").value = settings.smooth;
+listenToSmoothing(settings, () => { keepSettings(); redrawAll(); });
 
 const axis = document.querySelector("[data-setting=x]");
 function showAxis() { for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x)); }

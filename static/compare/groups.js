@@ -4,12 +4,15 @@ import { makeElement } from "../charts/elements.js";
 import { formatNumber } from "../base/numbers.js";
 import { drawSwatch } from "./chart.js";
 
-const FIGURES = [["final", "Held-out reward"], ["highest", "Best"], ["accuracy", "Held-out accuracy"], ["reward", "Reward"], ["entropy", "Entropy"]];
-
-export function summarizeGroups(strands, runs, quantiles) {
+/* figures: [key, label, words] of each; the words say how a run's number was read. */
+export function summarizeGroups(strands, { runs, quantiles, figures }) {
   const table = makeElement("table", "table summary-table");
   const head = makeElement("tr");
-  for (const [place, word] of ["Group", "Runs", ...FIGURES.map(([, label]) => label)].entries()) head.append(Object.assign(makeElement("th", place ? "num" : "", word), { scope: "col" }));
+  for (const [place, [word, words]] of [["Group"], ["Runs"], ...figures.map(([, label, said]) => [label, `mean over runs: ${said}`])].entries()) {
+    const cell = Object.assign(makeElement("th", place ? "num" : "", word), { scope: "col" });
+    if (words) cell.append(makeElement("small", "", words));
+    head.append(cell);
+  }
   table.append(makeElement("caption", "visually-hidden", "Summary by groups"), makeElement("thead"), makeElement("tbody"));
   table.tHead.append(head);
   for (const strand of strands) {
@@ -17,7 +20,7 @@ export function summarizeGroups(strands, runs, quantiles) {
     const row = makeElement("tr");
     const name = Object.assign(makeElement("th"), { scope: "row" });
     name.append(drawSwatch(strand), " ", makeElement("bdi", "", strand.label));
-    row.append(name, makeElement("td", "num", String(members.length)), ...FIGURES.map(([key]) => makeFigureCell(members.map((run) => run.figures[key]).filter((value) => value !== null), quantiles)));
+    row.append(name, makeElement("td", "num", String(members.length)), ...figures.map(([key]) => makeFigureCell(members.map((run) => run.figures[key]).filter((value) => value !== null), quantiles)));
     table.tBodies[0].append(row);
   }
   return table;

@@ -110,12 +110,12 @@ function fillHeader(state) {
   writeValue("step", String(state.step));
   writeValue("total_steps", state.total_steps ? String(state.total_steps) : "?");
   writeValue("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
-  showRow("phase", Boolean(state.phase) && ACTIVE.includes(state.status));
+  showRow("phase", Boolean(state.phase) && state.phase !== "training" && ACTIVE.includes(state.status)); // the step says that
   writeValue("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
   showRow("eta", state.eta_seconds !== null);
   writeValue("tokens", formatCompact(state.tokens));
   writeValue("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
-  if (typeof state.latest.reward === "number") writeValue("reward", formatNumber(state.latest.reward));
+  for (const name of ["reward", "heldout"]) if (typeof state.latest[name] === "number") writeValue(name, formatNumber(state.latest[name]));
   const bar = document.querySelector("[data-live=progress]");
   if (bar) bar.value = state.progress === null ? 0 : state.progress;
   const stalled = document.querySelector("[data-live=stalled]");

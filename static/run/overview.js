@@ -4,6 +4,7 @@ import { picks } from "../charts/picks.js";
 import { makeElement } from "../charts/elements.js";
 import { CHART_KINDS } from "../charts/panels.js";
 import { SeriesStore } from "../charts/series.js";
+import { listenToSmoothing, readSmoothing } from "../charts/smoothing.js";
 import { liveRun } from "./live.js";
 import { makeSection, orderSections } from "./sections.js";
 
@@ -33,7 +34,7 @@ function readSettings() {
   const query = new URLSearchParams(location.search);
   const zoom = (query.get("zoom") || "").split(",").map(Number);
   return {
-    smooth: Math.min(0.999, Math.max(0, Number(query.get("smooth")) || 0)),
+    smooth: readSmoothing(query), // null for automatic
     x: ["step", "time", "tokens"].includes(query.get("x")) ? query.get("x") : "step",
     log: query.get("log") === "1",
     filter: (query.get("filter") || "").slice(0, 100),
@@ -44,7 +45,7 @@ function readSettings() {
 
 function keepSettings() {
   const query = new URLSearchParams(location.search); // the step and the panel are kept by others
-  const values = { smooth: settings.smooth, x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", filter: settings.filter,
+  const values = { smooth: settings.smooth === null ? "" : String(settings.smooth), x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", filter: settings.filter,
     zoom: settings.zoom ? settings.zoom.map((end) => Number(end.toPrecision(7))).join(",") : "", full: settings.full };
   for (const [name, value] of Object.entries(values)) {
     if (value) query.set(name, value);
@@ -285,17 +286,7 @@ liveRun.on("state", (state) => {
   status = state.status;
 });
 
-const slider = document.getElementById("smooth");
-const typed = document.getElementById("smooth-number");
-function setSmoothing(value, from) {
-  settings.smooth = Math.min(0.999, Math.max(0, Number(value) || 0));
-  if (from !== slider) slider.value = settings.smooth;
-  if (from !== typed) typed.value = settings.smooth;
-  keepSettings();
-  redrawAll();
-}
-for (const input of [slider, typed]) input.addEventListener("input", () => setSmoothing(input.value, input));
-slider.value = typed.value = settings.smooth;
+listenToSmoothing(settings, () => { keepSettings(); redrawAll(); });
 
 const axis = document.querySelector("[data-setting=x]");
 function showAxis() { for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x)); }

@@ -20,7 +20,7 @@ let sliding = 0;
 function readBar() {
   const current = findPart("step-phases").querySelector("[aria-current]");
   if (current) state.phase = current.dataset.phase;
-  if (findPart("stepper").hidden) return;
+  if (findPart("stepper").hidden && findPart("step-only").hidden) return;
   const slider = findPart("step-slider");
   const of = (name) => { const button = bar.querySelector(`[data-go=${name}]`); return button.disabled ? null : Number(button.value); };
   Object.assign(state, { first: Number(slider.min), last: Number(slider.max), step: Number(slider.value), before: of("before"), after: of("after") });
@@ -69,7 +69,11 @@ function changeState(changes) {
 
 function drawBar() {
   const none = state.step === null || state.last === null;
-  findPart("stepper").hidden = findPart("step-follow").hidden = none;
+  const single = !none && state.first === state.last; // a slider from 0 to 0 says nothing
+  findPart("stepper").hidden = none || single;
+  findPart("step-only").hidden = !single;
+  findPart("step-only").textContent = single ? `step ${state.step}, the only one${liveRun.isOpen() ? " so far" : ""}` : "";
+  findPart("step-follow").hidden = none;
   drawPhases();
   findPart("step-follow").setAttribute("aria-pressed", String(state.following));
   if (none) { findPart("step-key").hidden = true; return; }

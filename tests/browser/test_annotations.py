@@ -178,6 +178,8 @@ def test_a_viewer_reads_marks_and_comments_but_finds_nothing_to_send(
     visit(page, one)
     expect(page.locator(".thread .said-text")).to_have_text("for all to read")
     expect(page.locator('#text [data-first="0"]')).to_have_class("unit commented step-good step-good-first")
+    margin = page.evaluate("getComputedStyle(document.querySelector('#text .chunk')).paddingLeft")
+    assert float(margin.removesuffix("px")) <= 28  # marks have a narrow margin: the text was indented by 80 pixels
     assert page.locator("#annotation-panel :is(form, textarea, input)").count() == 0
     press(page, "c", "m", "b", "u")
     assert StepMark.across_teams.get().mark == "good"

@@ -24,6 +24,10 @@ def test_the_graph_is_walked_by_keyboard_and_fits_a_phone(page: Page, version: V
     page.goto(f"/lineage/?version={version.pk}")
     nodes = page.locator("#lineage .node")
     assert nodes.count() == 5  # task, run, the policies that sampled, labels, version
+    overhang = """[...document.querySelectorAll('#lineage .node-text > span')].map((one) => {
+        const box = one.closest('.node').querySelector('rect').getBoundingClientRect();
+        return Math.round(one.getBoundingClientRect().right - box.right); })"""
+    assert max(page.evaluate(overhang)) < 0
     page.locator("#lineage").focus()
     page.keyboard.press("Tab")
     expect(nodes.first).to_be_focused()

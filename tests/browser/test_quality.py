@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Kind, Queue
 from lab.teams.accounts.models import Role, Team, User
+from lab.training.runs.models import MetricChunk, Run
 from tests.conftest import make_member
 from tests.hostile import MARK, PAYLOADS
 from tests.lab.quality.labelling import judge, queue_of, scored_run
@@ -124,3 +125,12 @@ def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: P
     expect(said).to_contain_text("0 % agree")
     page.keyboard.press("Enter")
     expect(page.locator("#step-panel")).to_be_visible()
+
+
+def test_without_a_reward_curve_the_agreement_chart_is_as_high_as_it_is_drawn(page: Page, queue: Queue) -> None:
+    run = Run.across_teams.get()
+    MetricChunk.objects.filter(run=run, name="reward").delete()
+    page.goto(f"/runs/{run.pk}/humans/")
+    expect(page.locator(".humans-area .plotly")).to_have_count(1)
+    heights = page.evaluate("['.humans-area', '.humans-area .main-svg'].map((one) => document.querySelector(one).getBoundingClientRect().height)")
+    assert heights[0] == heights[1]

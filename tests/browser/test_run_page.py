@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,46 @@ def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: 
     for value in raw["y"]:
         expected, weight = expected * 0.9 + value, weight * 0.9 + 1
     assert smooth["y"][-1] == pytest.approx(expected / weight)
+
+
+def test_a_noisy_reward_is_smoothed_until_somebody_chooses_and_its_total_lies_on_top(page: Page, run: Run) -> None:
+    values = [{"reward": 0.5 + 0.2 * (step % 2), "rewards/correct/mean": 0.5 + 0.2 * (step % 2), "rewards/format/mean": 1.0} for step in range(60)]
+    add(run, [measured(41 + place, values={**one, "loss": 0.01}) for place, one in enumerate(values)])
+    Run.across_teams.filter(pk=run.pk).update(spec={"recipe": "grpo", "task": {"name": "mini_gsm"}})
+    open_overview(page, run)
+    data = "document.querySelector('[data-panel=reward] .chart-plot').data.map((one) => [one.meta, one.visible, one.line.width, one.opacity])"
+    drawn = page.evaluate(data)
+    assert [one[0] for one in drawn] == ["", "", "", "correct", "format (weight 0)", "total"]
+    assert [one[1] for one in drawn[3:]] == [True, False, True]
+    assert drawn[5][2] > drawn[3][2]
+    assert all(one[3] < 0.5 for one in drawn[:3])
+    expect(page.locator("[data-panel=reward] .legend-said")).to_have_text("at step 100, lines smoothed 0.6")
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100")
+    page.get_by_role("button", name="format (weight 0)").click()
+    until(page, f"{data}.every((one) => one[1])")
+    page.get_by_label("Smoothing, 0 to 0.999").fill("0.3")
+    open_overview(page, run)
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100, lines smoothed 0.3")
+    page.get_by_role("button", name="Auto").click()
+    expect(page.locator("[data-panel=loss] .legend-said")).to_have_text("at step 100")
+
+
+def test_the_header_leaves_the_screen_to_the_charts(page: Page, run: Run) -> None:
+    first = make_run(run.team, name="cold start", status=Status.FINISHED)
+    Run.across_teams.filter(pk=run.pk).update(name="a run whose name is rather long " * 3, parent=first, created_by=run.team.memberships.get().user)
+    page.set_viewport_size({"width": 1440, "height": 720})
+    open_overview(page, run)
+    until(page, "document.querySelector('#doctor .doctor-line, #doctor .doctor-panel') !== null")
+    top, findings = (page.locator(place).bounding_box() for place in ("[data-panel=reward]", "#doctor"))
+    assert top
+    assert findings
+    assert top["y"] - findings["height"] < 320
+    assert page.locator("#run-head").bounding_box()["height"] < 70  # type: ignore[index]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(200)
+    assert page.locator("#run-head").bounding_box()["height"] <= 844 / 4  # type: ignore[index]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1440, "height": 900})
 
 
 def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
@@ -126,6 +167,31 @@ def test_a_chart_has_a_table_a_picture_and_a_file(page: Page, run: Run, tmp_path
     assert len(rows_of) == 41
 
 
+def test_a_charts_table_has_every_step_and_moves_nothing(page: Page, run: Run) -> None:
+    add(run, [measured(step) for step in range(41, 151)])
+    open_overview(page, run)
+    places = "[...document.querySelectorAll('figure.chart')].map((one) => [one.offsetTop, one.offsetHeight])"
+    before = page.evaluate(places)
+    page.get_by_role("button", name="Table of Reward").click()
+    steps_of = page.locator("[data-panel=reward] tbody th").all_inner_texts()
+    assert [int(step) for step in steps_of] == list(range(150, 0, -1))
+    assert page.evaluate(places) == before
+
+
+def test_package_names_and_versions_stand_apart(page: Page, run: Run) -> None:
+    names = {"trl": "1.16.0", "a-package-with-a-long-name": "1.2.3.dev4+gabcdef0123456", "torch": "2.9.0+cpu", "transformers": "5.1.0"}
+    Attempt.objects.filter(run=run).update(versions=names)
+    page.goto(f"/runs/{run.pk}/config/")
+    texts = page.evaluate("""[...document.querySelectorAll('.versions :is(dt, dd)')].map((one) => {
+        const range = document.createRange(); range.selectNodeContents(one);
+        const { left, right, top } = range.getBoundingClientRect(); return { left, right, top }; })""")
+    assert len(texts) == 8
+    for one, other in itertools.combinations(texts, 2):
+        if abs(one["top"] - other["top"]) < 5:
+            left, right = sorted((one, other), key=lambda text: float(text["left"]))
+            assert right["left"] - left["right"] >= 8
+
+
 def test_a_chart_fills_the_screen_and_arrows_go_to_the_next(page: Page, run: Run) -> None:
     open_overview(page, run)
     page.get_by_role("button", name="Full screen: Reward").click()
@@ -168,7 +234,9 @@ def test_stopping_asks_nothing_and_shows_at_once(page: Page, run: Run) -> None:
     expect(page.get_by_text("Stopping: the run finishes its step and saves a checkpoint.")).to_be_visible()
     run.refresh_from_db()
     assert run.status == Status.STOPPING
+    page.locator("#run-head").get_by_label("More actions").click()  # what cannot be done now is in the menu, with the reason
     expect(page.get_by_role("button", name="Stop and save")).to_have_attribute("aria-disabled", "true")
+    expect(page.get_by_text("It is already stopping.")).to_be_visible()
     assert page.evaluate("window.loadedOnce") is True
 
 

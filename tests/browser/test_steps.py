@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
 from tests.browser.conftest import until
@@ -26,6 +27,20 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
 
 def search(page: Page) -> str:
     return str(page.evaluate("location.search"))
+
+
+def test_a_single_step_has_no_slider_from_it_to_itself(page: Page, run: Run) -> None:
+    """A supervised run that was measured before training had a slider of “0 of 0”."""
+    supervised = running(run.team, trainer="sft")
+    Rollout.objects.filter(run=supervised).delete()
+    add(supervised, [rollout(0, phase="heldout"), measured(0, values={"heldout/reward": 0.1})])
+    for part in ("", "rollouts/"):
+        page.goto(f"/runs/{supervised.pk}/{part}")
+        expect(page.locator("#step-only")).to_have_text("step 0, the only one so far")
+        expect(page.locator("#stepper")).to_be_hidden()
+    add(supervised, [rollout(20, phase="heldout"), measured(20, values={"heldout/reward": 0.2})])
+    expect(page.locator("#step-last")).to_have_text("20")
+    expect(page.locator("#stepper")).to_be_visible()
 
 
 def test_a_click_on_a_chart_opens_the_rollouts_of_that_step(page: Page, run: Run) -> None:

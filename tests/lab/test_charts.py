@@ -31,6 +31,29 @@ def test_reward_is_shown_with_the_mean_of_each_function() -> None:
     assert metrics_of("reward", GRPO) == {"reward": "total", "rewards/correct/mean": "correct", "rewards/format/mean": "format"}
 
 
+def find_traces(panel_id: str, names: list[str], weights: dict[str, float]) -> dict[str, dict[str, object]]:
+    found = {panel["id"]: panel for panel in build_chart_panels(names, weights=weights)}
+    return {trace["metric"]: trace for trace in found[panel_id]["traces"]}
+
+
+def test_what_counts_nothing_is_named_so_and_off_and_the_total_leads() -> None:
+    traces = find_traces("reward", GRPO, {"correct": 1.0, "format": 0.0})
+    assert [(trace["label"], trace["off"], trace["lead"]) for trace in traces.values()] == [
+        ("total", False, True),
+        ("correct", False, False),
+        ("format (weight 0)", True, False),
+    ]
+    heldout = find_traces("heldout", ["heldout/reward", "heldout/accuracy", "heldout/correct", "heldout/format"], {"correct": 1.0, "format": 0.0})
+    assert [trace["label"] for trace in heldout.values() if trace["off"]] == ["format (weight 0)"]
+    assert [trace["label"] for trace in heldout.values() if trace["lead"]] == ["reward"]
+
+
+def test_a_chart_of_nothing_but_weight_0_shows_its_lines_and_a_lone_total_is_not_thick() -> None:
+    spread = find_traces("component-spread", ["rewards/format/std"], {"format": 0.0})
+    assert [(trace["label"], trace["off"]) for trace in spread.values()] == [("format (weight 0)", False)]
+    assert not find_traces("reward", ["reward"], {})["reward"]["lead"]
+
+
 def test_only_what_was_measured_gets_a_panel() -> None:
     assert "KL to the reference" not in titles(GRPO)
     assert "KL to the reference" in titles([*GRPO, "kl"])

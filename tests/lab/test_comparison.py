@@ -209,6 +209,27 @@ def test_a_summary_has_the_end_the_best_and_what_it_took(team: Team) -> None:
     assert one.seconds == pytest.approx(7200, abs=1)
 
 
+def test_header_and_summary_say_which_statistic_of_the_same_curve_they_show(team: Team, as_owner: Client) -> None:
+    """One run's reward was 0.453 in its header and 0.574 in the comparison: the last step, and the mean of the last tenth."""
+    spec = {**SPEC, "evaluation": {"prompts": 256}}
+    points = {"reward": [(step, 0.9 if step < 20 else 0.5) for step in range(1, 21)], "heldout/reward": [(10, 0.7), (20, 0.6)]}
+    run, other = logged(team, points, spec=spec, latest={"reward": 0.5}), logged(team, spec=spec)
+    header = page(as_owner, f"/runs/{run.pk}/")
+    assert re.search(r"<dt>reward, last step</dt><dd[^>]*>0\.500</dd>", header)
+    text = page(as_owner, f"/compare/?run={run.number}&run={other.number}")
+    heads = re.findall(r'<th scope="col" class="num">([^<]*)<small>([^<]*)</small>', text)
+    assert heads == [
+        ("Held-out reward", "last evaluation, 256 prompts"),
+        ("Held-out reward", "best evaluation, 256 prompts"),
+        ("Held-out accuracy", "last evaluation, 256 prompts"),
+        ("Reward", "mean of the last 10 % of steps"),
+        ("Token entropy", "mean of the last 10 % of steps"),
+    ]
+    assert summarize_compared_runs([run])[0].figures == {"final": 0.6, "highest": 0.7, "accuracy": None, "reward": 0.7, "entropy": None}
+    panels = {panel["id"]: panel["said"] for panel in as_owner.get(f"/runs/{run.pk}/metrics.json").json()["panels"]}
+    assert panels == {"reward": "", "heldout": "256 prompts"}
+
+
 def test_a_comparison_of_twenty_runs_takes_as_many_queries_as_one_of_two(team: Team, as_owner: Client) -> None:
     for _ in range(20):
         logged(team)

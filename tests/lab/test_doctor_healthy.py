@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.rollouts.doctor.collect import collect_reward_weights
 from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
 from lab.rollouts.doctor.rules import RULES
 from lab.rollouts.doctor.verdicts import HealthRule, RuleVerdict
 from lab.training.runs.metrics import Series
+from lab.training.runs.reward_weights import collect_reward_weights
 
 FILE = Path(__file__).resolve().parents[2] / "bench" / "doctor_runs.json"
 # What is true of a stored run and is said of it. Everything else that a check finds in one is a false alarm.

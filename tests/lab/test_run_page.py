@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -140,6 +141,17 @@ def test_each_state_offers_what_is_possible_and_says_why_not(status: Status, abl
         assert (f'id="why-{verb}"' in page) == (verb not in able)
 
 
+def test_the_header_shows_what_can_be_done_and_keeps_the_rest_in_its_menu(as_owner: Client, make_run: MakeRun) -> None:
+    run = training(make_run())
+    shown_first, menu = shown(as_owner, run).split('<details class="menu run-more"')
+    for label in ("Stop and save", "Clone and edit", "Kill"):
+        assert f"<span>{label}</span>" in shown_first
+    assert "Resume" not in shown_first
+    assert re.search(r'aria-disabled="true"[^>]*>Resume</button><small[^>]*>It is still training\.', menu)
+    Run.across_teams.filter(pk=run.pk).update(status=Status.FINISHED)
+    assert "<span>Launch next stage</span>" in shown(as_owner, run).split('<details class="menu run-more"')[0]
+
+
 def test_a_failed_run_says_why_what_to_do_and_where_the_log_is(as_owner: Client, make_run: MakeRun) -> None:
     run = make_run(status=Status.FAILED, reason="CUDA out of memory")
     page = shown(as_owner, run)
@@ -202,6 +214,28 @@ def test_no_page_has_inline_scripts_styles_or_handlers(part: str, as_owner: Clie
 
 
 # Metrics
+
+
+def test_an_attempt_says_when_it_started_and_how_long_it_took(as_owner: Client, make_run: MakeRun) -> None:
+    """“Attempt 1: 6 min” could be either."""
+    began = timezone.now() - timedelta(hours=2)
+    run = make_run(status=Status.FINISHED, started_at=began, finished_at=began + timedelta(minutes=30))
+    write(run.folder, [started(), *steps(1, 90), started(attempt=2, from_step=90)])
+    ingest_spool(run)
+    Attempt.objects.filter(run=run, number=2).update(started_at=began + timedelta(minutes=10))
+    page = " ".join(re.sub(r"<[^>]*>", "", shown(as_owner, run, "config/")).split())
+    assert re.search(r"Attempt 1 started \d+ d ago · took 1 min 30 s · from step 0", page)
+    assert "Attempt 2 started 1 h ago · took 20 min · from step 90" in page
+
+
+def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, make_run: MakeRun) -> None:
+    run = make_run(spec={**GRPO, "task": {"name": "mini_gsm", "rewards": {"working": 0.5}}})
+    values = {"reward": 0.5, **{f"rewards/{name}/mean": 0.5 for name in ("correct", "format", "working")}}
+    write(run.folder, [started(), measured(1, values=values)])
+    ingest_spool(run)
+    panels = {panel["id"]: panel for panel in as_owner.get(f"/runs/{run.pk}/metrics.json").json()["panels"]}
+    off = {trace["label"]: trace["off"] for trace in panels["reward"]["traces"]}
+    assert off == {"total": False, "correct": False, "working": False, "format (weight 0)": True}
 
 
 def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:

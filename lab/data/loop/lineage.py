@@ -18,7 +18,7 @@ from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.models import Run
 
-TITLE_LENGTH, ABOUT_LENGTH = 22, 26  # characters that fit a node
+TEXT_WIDTH = WIDTH - 22  # of a node, pixels; the browser cuts what is longer
 MOST_ROOTS = 40  # newest versions and queues the team's page starts from
 
 
@@ -28,18 +28,6 @@ class NodeDrawing:
     x: float
     y: float
     root: bool
-
-    @property
-    def title(self) -> str:
-        return truncate_node_text(self.node.title, TITLE_LENGTH)
-
-    @property
-    def about(self) -> str:
-        return truncate_node_text(self.node.about, ABOUT_LENGTH)
-
-
-def truncate_node_text(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 @require_safe
@@ -105,4 +93,5 @@ def build_lineage_drawing(graph: Graph, roots: set[tuple[str, str]]) -> dict[str
         "height": placed.height,
         "node_width": WIDTH,
         "node_height": HEIGHT,
+        "text_width": TEXT_WIDTH,
     }

@@ -90,6 +90,11 @@ class MatchTally:
         return self.record.votes < FEW
 
     @property
+    def shown_rate(self) -> WinRate | None:
+        """What pages say: no rate of so few votes, whoever asks."""
+        return None if self.few else self.rate
+
+    @property
     def complete(self) -> bool:
         return self.labelled >= self.queued
 

@@ -41,6 +41,11 @@ class MatchEvidence:
         return WinRate(1 - rate.value, 1 - rate.high, 1 - rate.low, rate.method)
 
     @property
+    def shown_rate(self) -> WinRate | None:
+        """None also where there are too few votes to say a rate, as on the run's page; gates count with ``floor``."""
+        return self.rate if self.tally.shown_rate else None
+
+    @property
     def votes(self) -> int:
         return self.tally.record.votes
 

@@ -110,7 +110,7 @@ class PolicyRow:
             measured = self.measured.get(measures.SHOWN[key])
             return measured.value if measured else None
         if key == "win":
-            return self.best.rate.value if self.best and self.best.rate else None
+            return self.best.shown_rate.value if self.best and self.best.shown_rate else None
         simple: dict[str, int | datetime] = {
             "run": self.run.number,
             "step": self.checkpoint.step,

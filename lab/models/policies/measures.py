@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from django.db import connection
 
+from lab.training.runs.curve_values import find_value_by_step
 from lab.training.runs.metrics import newest_of_each_step
 from lab.training.runs.models import Checkpoint
 
@@ -42,9 +43,8 @@ def at_steps(checkpoints: Sequence[Checkpoint], names: Collection[str]) -> dict[
         cursor.execute(CHUNKS, [*columns, list(names)])
         for pk, step, name, raw_steps, raw_values in cursor.fetchall():
             steps, values = newest_of_each_step(np.frombuffer(raw_steps, "<i4").astype(np.int64), np.frombuffer(raw_values, "<f8"))
-            index = int(np.searchsorted(steps, step, side="right")) - 1
-            if index >= 0 and np.isfinite(values[index]):
-                measured[pk][name] = MeasuredValue(float(values[index]), int(steps[index]))
+            if found := find_value_by_step(steps, values, step):
+                measured[pk][name] = MeasuredValue(*found)
     return measured
 
 

@@ -19,10 +19,8 @@ def render_policy_card(checkpoint: Checkpoint) -> str:
     lines += [f"trained from {format_code_span(run.policy)} for {checkpoint.step} optimiser steps.", ""]
     lines += [f"- {name}: {measure.value:.4g} at step {measure.step}" for name, measure in measured.items()]
     for evidence in blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk][:3]:
-        if evidence.rate is not None:
-            lines.append(
-                f"- preferred in {evidence.rate.value:.1%} of {evidence.votes} blind votes ({evidence.rate.low:.1%} to {evidence.rate.high:.1%})"
-            )
+        if rate := evidence.shown_rate:
+            lines.append(f"- preferred in {rate.value:.1%} of {evidence.votes} blind votes ({rate.low:.1%} to {rate.high:.1%})")
     return "\n".join(lines) + "\n"
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import numpy as np
-
-from lab.training.ablations import quantities
-from lab.training.runs import metrics
+from lab.training.runs import curve_values, metrics
+from lab.training.runs.curve_values import WORDS, CurveValue
 from lab.training.runs.header import compute_elapsed_seconds
 from lab.training.runs.models import Run
 
-HELD = "heldout/reward"
+HELD, ACCURACY = "heldout/reward", "heldout/accuracy"
+# Key, metric and how the curve is read: the page says both above each column.
+FIGURES = (
+    ("final", "Held-out reward", WORDS["last"]),
+    ("highest", "Held-out reward", WORDS["highest"]),
+    ("accuracy", "Held-out accuracy", WORDS["last"]),
+    ("reward", "Reward", WORDS["tail"]),
+    ("entropy", "Token entropy", WORDS["tail"]),
+)
 
 
 @dataclass(frozen=True)
@@ -36,22 +42,24 @@ class RunSummary:
     seconds: float | None
 
     @property
+    def values(self) -> list[RunValue | None]:
+        """In the order of FIGURES."""
+        return [getattr(self, key) for key, _, _ in FIGURES]
+
+    @property
     def figures(self) -> dict[str, float | None]:
-        values = {"final": self.final, "highest": self.highest, "accuracy": self.accuracy, "reward": self.reward, "entropy": self.entropy}
-        return {name: value.number if value else None for name, value in values.items()}
+        return {key: value.number if value else None for (key, _, _), value in zip(FIGURES, self.values, strict=True)}
 
 
 def summarize_compared_runs(runs: Sequence[Run]) -> list[RunSummary]:
     """A fixed number of queries, however many runs."""
     ids = [run.pk for run in runs]
-    held = metrics.read_sparkline_series(ids, HELD, 0)
-    final, highest = (
-        {key: get_series_value(series, -1) for key, series in held.items()},
-        {key: find_highest_value(series) for key, series in held.items()},
-    )
-    accuracy = {key: get_series_value(series, -1) for key, series in metrics.read_sparkline_series(ids, "heldout/accuracy", 0).items()}
-    final, highest, accuracy, reward = (with_best(values) for values in (final, highest, accuracy, compute_tail_means("reward", runs)))
-    entropy = compute_tail_means("entropy", runs)
+    curves = {name: metrics.read_sparkline_series(ids, name, 0) for name in (HELD, ACCURACY, "reward", "entropy")}
+    final = with_best(read_values(curves[HELD], curve_values.find_last_value))
+    highest = with_best(read_values(curves[HELD], curve_values.find_highest_value))
+    accuracy = with_best(read_values(curves[ACCURACY], curve_values.find_last_value))
+    reward = with_best(read_values(curves["reward"], curve_values.compute_tail_mean))
+    entropy = read_values(curves["entropy"], curve_values.compute_tail_mean)
 
     def summary(run: Run) -> RunSummary:
         key = run.pk
@@ -60,20 +68,16 @@ def summarize_compared_runs(runs: Sequence[Run]) -> list[RunSummary]:
     return [summary(run) for run in runs]
 
 
-def get_series_value(series: metrics.Series, index: int) -> RunValue | None:
-    fine = np.isfinite(series.values)
-    return RunValue(float(series.values[fine][index]), int(series.steps[fine][index])) if fine.any() else None
+def read_values(curves: dict[UUID, metrics.Series], read: Callable[[metrics.Series], CurveValue | None]) -> dict[UUID, RunValue | None]:
+    found = {key: read(series) for key, series in curves.items()}
+    return {key: RunValue(value.value, value.step) if value else None for key, value in found.items()}
 
 
-def find_highest_value(series: metrics.Series) -> RunValue | None:
-    fine = np.isfinite(series.values)
-    return get_series_value(series, int(np.argmax(series.values[fine]))) if fine.any() else None
-
-
-def compute_tail_means(name: str, runs: Sequence[Run]) -> dict[UUID, RunValue | None]:
-    """The mean over the last tenth of the steps: one step of a training batch is mostly noise."""
-    means = quantities.read_run_values(quantities.AblationQuantity(name, name, "tail"), runs)
-    return {key: RunValue(number) for key, number in means.items()}
+def list_figure_heads(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
+    """(key, label, words) of each figure; an evaluation names its prompts where all runs have as many."""
+    prompts = {curve_values.read_heldout_prompts(run.spec) for run in runs}
+    same = prompts.pop() if len(prompts) == 1 else None
+    return [(key, label, f"{words}, {same} prompts" if same and label.startswith("Held-out") else words) for key, label, words in FIGURES]
 
 
 def with_best(values: dict[UUID, RunValue | None]) -> dict[UUID, RunValue | None]:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from lab.rollouts.comparison import chart_choice, configs, series
 from lab.rollouts.comparison.compared_runs import MOST, ChosenRuns, read_chosen_runs, style_of
-from lab.rollouts.comparison.summaries import RunSummary, summarize_compared_runs
+from lab.rollouts.comparison.summaries import RunSummary, list_figure_heads, summarize_compared_runs
 from lab.teams.accounts.roles import has_team_permission
 from lab.training.ablations.intervals import t_quantile
 from lab.training.runs import listing
@@ -37,6 +37,7 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
     rows = configs.build_settings_table(chosen.runs)
     groups = configs.list_groupable_settings(rows)
     came_to = summarize_compared_runs(chosen.runs)
+    heads = list_figure_heads(chosen.runs)
     context |= {
         "leads": has_team_permission(request, "label.lead"),
         "entries": [(run, style_of(run.number), chosen.without(run)) for run in chosen.runs],
@@ -44,8 +45,10 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
         "changed": sum(row.changed for row in rows),
         "groups": groups,
         "summaries": came_to,
+        "figure_heads": heads,
         "page_data": {
             "series": reverse("compare-series"),
+            "figures": heads,
             "runs": [describe_compared_run(summary, groups, index) for index, summary in enumerate(came_to)],
             "charts": chart_choice.build_metric_charts(chosen.runs),
             "quantiles": [t_quantile(degrees_of_freedom) for degrees_of_freedom in range(1, MOST)],

@@ -11,11 +11,10 @@ from django.db.models.functions import Right
 from lab.rollouts.doctor.facts import RunFacts, TrainingAnswer
 from lab.rollouts.doctor.rules import RULES
 from lab.rollouts.trajectories.models import Rollout
-from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs import metric_thinning
 from lab.training.runs.metrics import Series, read_attempt_cutoffs
 from lab.training.runs.models import Run
-from trainers.contract.spec import HUMAN
+from lab.training.runs.reward_weights import collect_reward_weights, get_spec_part
 from trainers.contract.stacking import DEFAULT_BASES
 
 ANSWERS = 256
@@ -72,23 +71,6 @@ def parse_reward_numbers(rewards: Any) -> dict[str, float | None]:
     """A rollout's rewards; what is neither a number nor absent (NaN is stored as text) counts as absent."""
     given = rewards.items() if isinstance(rewards, dict) else ()
     return {name: float(value) if isinstance(value, int | float) else None for name, value in given}
-
-
-def collect_reward_weights(spec: Mapping[str, Any]) -> dict[str, float]:
-    """Weight of each reward function: the task's own, or the spec's. A task the catalogue does not know gives only the spec's."""
-    task = get_spec_part(spec, "task")
-    try:
-        own = {reward["name"]: float(reward["weight"]) for reward in load_catalog().task(str(task.get("name", "")))["rewards"]}
-    except CatalogError:
-        own = {}
-    people = get_spec_part(spec, "human").get("weight")
-    human_weight = {HUMAN: float(people)} if isinstance(people, int | float) else {}
-    return own | {name: float(value) for name, value in get_spec_part(task, "rewards").items() if isinstance(value, int | float)} | human_weight
-
-
-def get_spec_part(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = spec.get(name)
-    return part if isinstance(part, Mapping) else {}
 
 
 def parse_optional_integer(value: Any) -> int | None:

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-import numpy as np
-
-from lab.training.runs import metrics
+from lab.training.runs import curve_values, metrics
 from lab.training.runs.models import Run
 from lab.training.runs.stack import load_method_entries, stack_of
 
-TAIL = 0.1  # of the steps: a quantity of training batches is averaged over its last part, one step of it is mostly noise
 WALL = "@wall"
 
 
@@ -33,12 +30,7 @@ class AblationQuantity:
 
     @property
     def help(self) -> str:
-        return {
-            "last": "last evaluation of each run",
-            "tail": "mean of the last 10 % of steps",
-            "median": "median of all steps",
-            "wall": "from first start to end",
-        }[self.reading]
+        return curve_values.WORDS[self.reading]
 
 
 LABELS = {
@@ -78,14 +70,10 @@ def read_run_values(quantity: AblationQuantity, runs: Sequence[Run]) -> dict[UUI
     return {key: value for key, value in values.items() if value is not None}
 
 
+READINGS = {"last": curve_values.find_last_value, "tail": curve_values.compute_tail_mean, "median": curve_values.compute_median_value}
+
+
 def reduce_series(quantity: AblationQuantity, series: metrics.Series) -> float | None:
     """One number of a run's points; None when none of them is finite."""
-    finite = np.isfinite(series.values)
-    steps, points = series.steps[finite], series.values[finite]
-    if not points.size:
-        return None
-    if quantity.reading == "last":
-        return float(points[-1])
-    if quantity.reading == "median":
-        return float(np.median(points))
-    return float(points[steps > series.steps[-1] * (1 - TAIL)].mean()) if steps[-1] > series.steps[-1] * (1 - TAIL) else float(points[-1])
+    found = READINGS[quantity.reading](series)
+    return None if found is None else found.value

@@ -6,18 +6,21 @@ A panel lists only metrics that exist. A metric no panel knows is shown too, und
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.training.runs import method_panels
 
 COMPONENT = re.compile(r"^rewards/(?P<name>.+)/mean$")
+NO_WEIGHTS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
 class ChartPanel:
-    """One chart: the metrics it may show with their labels, in order of their series colour. ``points`` draws markers only."""
+    """One chart: the metrics it may show with their labels, in order of their series colour. ``points`` draws markers only. ``lead`` is the metric
+    that the others add up to: drawn thick and on top of them.
+    """
 
     id: str
     title: str
@@ -27,7 +30,8 @@ class ChartPanel:
     help: str = ""
     points: bool = False
     folded: bool = False
-    pattern: re.Pattern[str] | None = field(default=None)  # further metrics, labelled by their group ``name``
+    lead: str = ""
+    pattern: re.Pattern[str] | None = field(default=None)  # further metrics, one a reward function, labelled by their group ``name``
 
     def present(self, names: set[str]) -> dict[str, str]:
         labels = {name: label for name, label in self.metrics.items() if name in names}
@@ -40,7 +44,12 @@ class ChartPanel:
 
 PANELS = (
     ChartPanel(
-        "reward", "Reward", {"reward": "total"}, help="Mean reward of the step's completions, with each reward function's mean.", pattern=COMPONENT
+        "reward",
+        "Reward",
+        {"reward": "total"},
+        help="Mean reward of the step's completions, with each reward function's mean. The total is the sum of the functions by their weights.",
+        lead="reward",
+        pattern=COMPONENT,
     ),
     ChartPanel(
         "spread",
@@ -63,6 +72,7 @@ PANELS = (
         section="Held-out",
         points=True,
         help="Evaluated on prompts that are never trained on.",
+        lead="heldout/reward",
         pattern=re.compile(r"^heldout/(?!entropy$|length$)(?P<name>.+)$"),
     ),
     ChartPanel("heldout-entropy", "Held-out entropy", {"heldout/entropy": "entropy"}, section="Held-out", unit="nats", points=True),
@@ -133,10 +143,18 @@ SECTIONS = {
 }
 
 
-def build_chart_panels(names: Iterable[str], trainer: str = "grpo", methods: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+def build_chart_panels(
+    names: Iterable[str],
+    trainer: str = "grpo",
+    methods: Sequence[dict[str, Any]] = (),
+    weights: Mapping[str, float] = NO_WEIGHTS,
+    prompts: int | None = None,
+) -> list[dict[str, Any]]:
     """The panels for a run that has these metrics, sections in reading order for its trainer, each metric in exactly one panel.
 
     ``methods`` are catalogue entries of the run's methods: their panels follow, from their own metrics and any others they name.
+    ``weights`` of the reward functions: one that counts nothing is named so, and its line is off until somebody asks for it. ``prompts``: over
+    how many held-out prompts the evaluations are means.
     """
     present = {name for name in names if not name.startswith("@")}
     of_methods, theirs = method_panels.build_method_panels(methods, present)
@@ -146,20 +164,32 @@ def build_chart_panels(names: Iterable[str], trainer: str = "grpo", methods: Seq
         metrics = panel.present(left)
         if metrics:
             left -= set(metrics)
-            panels.append(describe_panel(panel, metrics))
+            said = f"{prompts} prompts" if prompts and panel.section == "Held-out" else ""
+            panels.append({**describe_panel(panel, metrics, weights), "said": said})
     panels += group_other_metrics(left)
     order = SECTIONS.get(trainer, SECTIONS["grpo"])
     return sorted(panels, key=lambda panel: order.index(panel["section"])) + of_methods
 
 
-def describe_panel(panel: ChartPanel, metrics: dict[str, str]) -> dict[str, Any]:
-    traces = [{"metric": name, "label": label, "color": index % 8 + 1} for index, (name, label) in enumerate(metrics.items())]
+def describe_panel(panel: ChartPanel, metrics: dict[str, str], weights: Mapping[str, float] = NO_WEIGHTS) -> dict[str, Any]:
+    idle = {name for name, label in metrics.items() if name not in panel.metrics and weights.get(label) == 0}
+    traces = [
+        {
+            "metric": name,
+            "label": f"{label} (weight 0)" if name in idle else label,
+            "color": index % 8 + 1,
+            "lead": name == panel.lead and len(metrics) > 1,
+            "off": name in idle and len(idle) < len(metrics),  # a chart without a line would say nothing
+        }
+        for index, (name, label) in enumerate(metrics.items())
+    ]
     return {
         "id": panel.id,
         "title": panel.title,
         "section": panel.section,
         "unit": panel.unit,
         "help": panel.help,
+        "said": "",
         "points": panel.points,
         "folded": panel.folded,
         "kind": "lines",

@@ -258,16 +258,15 @@ class RunConsumer(PollingConsumer):
 
 
 class TeamConsumer(PollingConsumer):
-<<<<<<< HEAD
-    """All runs of the team in the address: {"type": "listening"} once from when on no change is missed, then their state whenever it changes."""
+    """All runs of the team in the address: their state and what people call them, whenever it changes.
+
+    {"type": "listening"} is sent first: from then on no change is missed.
+    """
 
     async def connect(self) -> None:
         await super().connect()
         if self.poller is not None:
             await self.send_object({"type": "listening"})  # a page that fetches its runs before this may lack what changed in between
-=======
-    """All runs of the team in the address: their state and what people call them, whenever it changes."""
->>>>>>> slice-runs
 
     async def group(self) -> str | None:
         team_id = await self.team()

@@ -9,17 +9,19 @@ from django.urls import reverse
 from django.utils import timezone
 
 from lab.training.runs import live
+from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import Run, Status
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.stack import build_method_chips, stack_of
 from lab.training.runs.wait_reasons import find_waiting_reasons
 
 CHAIN_LENGTH = 20  # stages shown before this one
+NEXT_STAGES = 3  # named beside the run; all of them are in the menu
 
 
 @dataclass(frozen=True)
 class HeaderAction:
-    """A button of the header. ``refused`` says why it cannot be pressed now; empty means it can."""
+    """Something to do with a run. ``refused`` says why it cannot be done now; empty means it can. ``minor``: in the menu even when it can."""
 
     name: str
     label: str
@@ -30,6 +32,11 @@ class HeaderAction:
     tone: str = ""
     confirm: str = ""
     confirm_text: str = ""
+    minor: bool = False
+
+    @property
+    def in_menu(self) -> bool:
+        return self.minor or bool(self.refused)
 
 
 @dataclass(frozen=True)
@@ -46,16 +53,20 @@ class RunBanner:
 
 def build_run_header(run: Run, tab: str) -> dict[str, Any]:
     """The context of ``runs/run_header.html``."""
+    actions, chain = build_header_actions(run), list_run_chain(run)
     return {
         "run": run,
         "state": live.describe_run_state(run),
         "elapsed": compute_elapsed_seconds(run),
         "tab": tab,
         "room": "runs",
-        "chain": list_run_chain(run),
+        "chain": chain,
+        "next_stages": chain[chain.index(run) + 1 :][:NEXT_STAGES] if chain else [],
         "stack": build_method_chips(stack_of(run.spec)),
-        "actions": build_header_actions(run),
+        "actions": [action for action in actions if not action.in_menu],
+        "more": [action for action in actions if action.in_menu],
         "notice": build_run_notice(run),
+        "words": WORDS,
     }
 
 
@@ -83,14 +94,14 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
         return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)), *offer_archive(run)]
     kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."
-    feeds = HeaderAction("feeds", "Label during training", "label", url("run-feeds"), post=False)
+    feeds = HeaderAction("feeds", "Label during training", "label", url("run-feeds"), post=False, minor=True)
     ablate = HeaderAction("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
     return [
         # Asks nothing: resume undoes it.
         HeaderAction("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
         HeaderAction("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
         HeaderAction("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
-        HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False),
+        HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False, minor=run.is_open),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         *offer_archive(run),
@@ -112,7 +123,7 @@ def offer_archive(run: Run) -> list[HeaderAction]:
     if run.archived_at:
         return []
     refused = f"It is {run.status}. Stop it first." if run.is_open else ""
-    return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), refused)]
+    return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), refused, minor=True)]
 
 
 def no_stop(run: Run) -> str:

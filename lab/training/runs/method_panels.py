@@ -72,6 +72,7 @@ def make_panel_frame(name: str, title: str, method: str, traces: list[dict[str, 
         "method": method,
         "unit": "",
         "help": "",
+        "said": "",
         "points": False,
         "folded": False,
         "kind": "lines",
@@ -80,4 +81,4 @@ def make_panel_frame(name: str, title: str, method: str, traces: list[dict[str, 
 
 
 def make_panel_trace(index: int, metric: str, label: str = "", dashed: bool = False) -> dict[str, Any]:
-    return {"metric": metric, "label": label or metric.rpartition("/")[2], "color": index % 8 + 1, "dashed": dashed}
+    return {"metric": metric, "label": label or metric.rpartition("/")[2], "color": index % 8 + 1, "dashed": dashed, "lead": False, "off": False}

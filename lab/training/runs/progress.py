@@ -74,11 +74,13 @@ def why_waiting(runs: Sequence[Run]) -> str:
 
 
 def describe_progress(run: Run) -> str:
-    """What the run does now, with its newest reward."""
+    """What the run does now, with its reward of the last step and its held-out reward of the last evaluation."""
     phase = run.phase if run.is_active and run.phase else run.status
     if run.phase_total and run.is_active and run.phase != "training":
         phase += f" {run.phase_done}/{run.phase_total}"
-    numbers = [f"{label} {run.latest[key]:.3f}" for key, label in (("reward", "reward"), ("heldout", "held-out")) if run.latest.get(key) is not None]
+    numbers = [
+        f"{label} {run.latest[key]:.3f}" for key, label in (("reward", "reward"), ("heldout", "held-out reward")) if run.latest.get(key) is not None
+    ]
     return "  ".join([phase, *numbers])
 
 

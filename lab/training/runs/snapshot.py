@@ -14,7 +14,9 @@ from django.core.cache import caches
 from lab.lib.snapshots import open_read_snapshot
 from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
+from lab.training.runs.curve_values import read_heldout_prompts
 from lab.training.runs.models import Run
+from lab.training.runs.reward_weights import collect_reward_weights
 from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
 
 BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
@@ -35,7 +37,7 @@ def build_run_snapshot(run: Run) -> dict[str, Any]:
             "thinned": curves.thinned,
             "nonfinite": curves.nonfinite,
             "abstained": curves.abstained,
-            "panels": build_chart_panels(curves.names, run.trainer, methods),
+            "panels": build_chart_panels(curves.names, run.trainer, methods, collect_reward_weights(run.spec), read_heldout_prompts(run.spec)),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run),
             "state": live.describe_run_state(run),

@@ -16,6 +16,7 @@ from safetensors.numpy import load
 
 from lab.models.policies import download, measures, promotion
 from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.model_card import render_policy_card
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.models import Checkpoint, Run
@@ -85,6 +86,27 @@ def test_win_rates_stand_in_the_list_and_on_the_page(as_owner: Client, team: Tea
     assert "75\u202f%" in as_owner.get("/policies/").content.decode()
     page = as_owner.get(f"/policies/{final_of(run).pk}/").content.decode()
     assert "12 votes on 12 of 12 prompts" in page
+
+
+def test_so_few_votes_are_no_rate_wherever_it_would_stand(as_owner: Client, team: Team, owner: User) -> None:
+    run, match = matched(team, owner, prompts=6)
+    vote(match, owner, 4, 2)
+    checkpoint = final_of(run)
+    listed, page, wins = (
+        as_owner.get(address).content.decode() for address in ("/policies/", f"/policies/{checkpoint.pk}/", f"/runs/{run.pk}/wins/")
+    )
+    for text in (listed, wins):
+        assert "6 votes: not enough votes" in text
+    assert "Not enough votes" in page
+    for text in (listed, page, wins, render_policy_card(checkpoint)):
+        assert "67\u202f%" not in text
+        assert "66.7%" not in text
+
+
+def test_the_list_says_which_number_of_a_curve_it_shows(as_owner: Client, run: Run) -> None:
+    page = " ".join(as_owner.get("/policies/").content.decode().split())
+    assert "<small>last evaluation by its step</small>" in page
+    assert '0.500<small class="muted"> at 60</small>' in page  # measured before the policy of step 100 was saved
 
 
 def test_a_download_holds_the_policy_and_nothing_of_the_trainer(as_owner: Client, run: Run) -> None:

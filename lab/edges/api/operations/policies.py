@@ -48,7 +48,7 @@ class VotesOut(Schema):
     queue: int | None
     other: str = Field(description="Name of the other side.")
     votes: int
-    rate: RateOut | None = Field(description="How often people prefer this policy, blindly.")
+    rate: RateOut | None = Field(description="How often people prefer this policy, blindly. Pages show it from 10 votes on.")
     floor: float = Field(description="Lower bound of the win rate, as used by gates.")
 
 

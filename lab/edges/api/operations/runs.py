@@ -63,7 +63,10 @@ class RunOut(Schema):
     rollouts: int
     eta_seconds: int | None
     stalled_seconds: int | None = Field(description="Seconds without a report; null while it reports.")
-    latest: dict[str, float | None] = Field(description="Latest values of the metrics shown in lists.", examples=[{"reward": 0.71, "loss": 0.02}])
+    latest: dict[str, float | None] = Field(
+        description="Values of the last step; heldout is the held-out reward of the last evaluation.",
+        examples=[{"reward": 0.71, "loss": 0.02}],
+    )
     can: Can = Field(description="Actions that its status allows; permissions of the token are not considered.")
 
 

@@ -8,24 +8,27 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from lab.data.loop.win_rate import FEW
 from lab.models.policies import listing
 from lab.models.policies.models import Proposal, ProposalState
 from lab.models.policies.offered_policies import list_offered_policies
 from lab.teams.accounts.requests import LabRequest
+from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import Run
 
 COLUMNS = (
     ("run", "Policy", "c-name"),
     ("step", "Step", "num"),
     ("", "Recipe", "c-recipe"),
-    ("heldout", "Held-out", "num"),
+    ("heldout", "Held-out reward", "num"),
     ("reward", "Reward", "num"),
-    ("entropy", "Entropy", "num"),
+    ("entropy", "Token entropy", "num"),
     ("win", "Blind win rate", "c-win"),
     ("", "Aliases", ""),
     ("size", "Size", "num"),
     ("age", "Age", "num"),
 )
+SAID = {"heldout": WORDS["by_step"], "reward": "of its step", "entropy": "of its step"}  # which number of its run's curve it is
 
 
 @require_safe
@@ -39,7 +42,11 @@ def list_policies(request: LabRequest) -> HttpResponse:
         "listing": policies,
         "page": policies.page,
         "rows": list(policies.page.object_list),
-        "columns": [(key, title, classes, query.toggled(key) if key else "", format_sort_direction(query, key)) for key, title, classes in COLUMNS],
+        "few": FEW,
+        "columns": [
+            (key, title, classes, query.toggled(key) if key else "", format_sort_direction(query, key), SAID.get(key, ""))
+            for key, title, classes in COLUMNS
+        ],
         "choices": listing.load_policy_filter_choices(request.team),
         "kinds": listing.KINDS,
         "anything": anything,
