@@ -18,6 +18,7 @@ from lab.lib.sparkline import Sparkline, build_sparkline
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project, Team, User
 from lab.training.runs import live, method_usage, metrics, wait_reasons
+from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import OPEN, Run, Status
 from lab.training.runs.stack import MethodChip, build_method_chips, build_stack
 from lab.training.runs.tags import list_team_tags
@@ -129,6 +130,10 @@ class RunRow:
     def is_heldout(self) -> bool:
         """Supervised and preference runs have no training reward; their held-out reward stands in for it."""
         return self.state["latest"]["reward"] is None and self.state["latest"]["heldout"] is not None
+
+    @property
+    def reward_statistic(self) -> str:
+        return f"held-out reward, {WORDS['last']}" if self.is_heldout else f"reward, {WORDS['step']}"
 
 
 def page_of(team: Team, query: RunQuery) -> Page[Run]:
