@@ -17,8 +17,8 @@ def prepare(arguments: list[str]) -> None:
         os.environ.setdefault("REDIS_URL", "unix:///")
         os.environ.setdefault("SECRET_KEY", "not used for signing: only help is printed")
         return
-    if arguments[0] == "demo":
-        embedded.own_home("demo")
+    if arguments[0] == "demo" and {"DATABASE_URL", "REDIS_URL"} & set(os.environ):
+        embedded.own_home("demo")  # servers that somebody has named are not for a demo
     if arguments[0] in ("worker", "launch"):
         os.environ.setdefault("LAB_DB_POOL", "0")  # a pool's threads do not survive the fork of a worker
     embedded.provide_services()

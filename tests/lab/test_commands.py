@@ -457,7 +457,9 @@ def test_the_demo_fails_when_nothing_was_measured(chain: list[Run], monkeypatch:
 
 def test_an_interrupted_demo_does_not_train_before_the_next(chain: list[Run], team: Team, owner: User) -> None:
     left = launch_recipe(team, owner, "demo")
-    demonstration.stop_leftovers()
+    others = launch_recipe(team, None, "demo")
+    demonstration.stop_leftovers(owner)
+    assert set(Run.across_teams.filter(pk__in=[run.pk for run in others]).values_list("status", flat=True)) == {Status.QUEUED}
     assert set(Run.across_teams.filter(pk__in=[run.pk for run in left]).values_list("status", flat=True)) == {Status.STOPPED}
     assert set(Run.across_teams.filter(pk__in=[run.pk for run in chain]).values_list("status", flat=True)) == {Status.FINISHED}
 
@@ -485,5 +487,9 @@ sys.exit(run_demo(Console(width=120), {{"stages": {stages}, "evaluation": {{"pro
     assert "Held-out problems, before" in done.stdout
     assert "#2 Demo: GRPO: step 4/4  finished" in done.stdout
     assert "The demo failed: " in done.stdout
+    watched = re.search(r"Watch it train: (http://127\.0\.0\.1:\d+/setup/\S+)  \(the link makes the first account", done.stdout)
+    assert watched, done.stdout
+    assert done.stdout.rstrip().endswith("start it with make up and follow the link it prints.")
     assert "\x1b" not in done.stdout
-    assert processes_of(home / "demo") == []
+    assert processes_of(home) == []
+    assert not (home / "demo").exists()

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from django.core.exceptions import ValidationError
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 
 from lab.lib.refusals import Refusal
-from lab.teams.accounts import setup_link
+from lab.teams.accounts import demo_team, setup_link
 from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 
 WHO = {"email": "ada@example.org", "password": "correct horse battery", "team_name": "Analytical Engines", "name": "Ada Lovelace"}
@@ -110,3 +111,30 @@ def test_of_two_at_the_same_time_one_becomes_the_owner() -> None:
         thread.join()
     assert outcomes.count("refused") == 1
     assert User.objects.count() == Team.objects.count() == 1
+
+
+def test_the_demos_account_is_nobody_and_its_team_is_the_first_owners_too() -> None:
+    demo_account = demo_team.ensure_demo_account()
+    assert not demo_account.has_usable_password()
+    user = setup_link.consume_setup_link(fresh_token(), **WHO)
+    teams = {membership.team.slug: membership.role for membership in Membership.objects.filter(user=user)}
+    assert teams == {"analytical-engines": Role.OWNER, "demo": Role.OWNER}
+    assert setup_link.create_setup_link() is None
+
+
+def test_a_demo_in_a_lab_with_people_is_in_a_team_of_its_own_that_the_operators_own() -> None:
+    user = setup_link.consume_setup_link(fresh_token(), **{**WHO, "team_name": "Demo"})
+    for _ in range(2):
+        demo_team.ensure_demo_account()
+    made = demo_team.find_demo_team()
+    assert made is not None
+    assert (made.slug, set(made.memberships.values_list("user__email", flat=True))) == ("demo-2", {user.email, demo_team.EMAIL})
+    assert Membership.objects.get(team__slug="demo").user == user
+
+
+def test_who_sets_the_lab_up_after_the_demo_lands_on_its_runs(client: Client) -> None:
+    demo_team.ensure_demo_account()
+    fields = {"name": WHO["name"], "email": WHO["email"], "password": WHO["password"], "team_name": WHO["team_name"]}
+    response = client.post(f"/setup/{fresh_token()}/", fields)
+    assert (response.status_code, response["Location"]) == (302, "/t/demo/runs/")
+    assert "The demo&#x27;s runs are in the team Demo." in client.get("/t/demo/runs/").content.decode()

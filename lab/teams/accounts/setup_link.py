@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from lab.lib.refusals import Refusal
+from lab.teams.accounts.demo_team import choose_free_slug, find_demo_team, list_people
 from lab.teams.accounts.models import Membership, Role, SetupLink, Team, User
 
 VALID = timedelta(hours=24)
@@ -38,7 +39,7 @@ def create_setup_link() -> str | None:
     token = secrets.token_urlsafe(32)
     with transaction.atomic():
         lock_setup()
-        if User.objects.exists():
+        if list_people().exists():
             return None
         SetupLink.objects.all().delete()
         SetupLink.objects.create(digest=hash_link_token(token), expires_at=timezone.now() + VALID)
@@ -47,7 +48,7 @@ def create_setup_link() -> str | None:
 
 def check_setup_link(token: str) -> None:
     """Raises Refusal unless ``consume_setup_link`` would accept this token now."""
-    if User.objects.exists():
+    if list_people().exists():
         raise Refusal("This lab is already set up. Sign in, or ask one of its owners to invite you.", status=410)
     link = SetupLink.objects.filter(digest=hash_link_token(token)).first()
     if link is None:
@@ -68,8 +69,10 @@ def consume_setup_link(token: str, email: str, password: str, team_name: str, na
         SetupLink.objects.all().delete()
         first, _, last = name.strip().partition(" ")
         user = User.objects.create_superuser(email.strip(), password, first_name=first, last_name=last)
-        team = Team.objects.create(name=team_name.strip(), slug=slugify(team_name)[:50] or "team")
+        team = Team.objects.create(name=team_name.strip(), slug=choose_free_slug(slugify(team_name)[:50] or "team"))
         Membership.objects.create(team=team, user=user, role=Role.OWNER)
+        if demo := find_demo_team():
+            Membership.objects.create(team=demo, user=user, role=Role.OWNER)
     return user
 
 

@@ -16,6 +16,8 @@ from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
 from lab.teams.accounts.account_page import build_account_overview
 from lab.teams.accounts.address_proof import send_proof_mail
+from lab.teams.accounts.addresses import team_path
+from lab.teams.accounts.demo_team import find_demo_team, list_people
 from lab.teams.accounts.forms import NameForm, SetupForm
 from lab.teams.accounts.models import User
 from lab.teams.accounts.sessions import SessionRevocationAdapter
@@ -51,13 +53,14 @@ def set_up_lab(request: HttpRequest, token: str) -> HttpResponse:
             return render_unusable_link(request, error)
         login(request, user, backend=BACKEND)
         send_proof_mail(request, user)
-        messages.success(request, f"Welcome, {user}. Your lab is ready.")
-        return redirect("runs")
+        demo = find_demo_team()
+        messages.success(request, f"Welcome, {user}. Your lab is ready." + (f" The demo's runs are in the team {demo}." if demo else ""))
+        return redirect(team_path(demo, "runs") if demo else "runs")
     return TemplateResponse(request, "account/setup.html", {"form": form}, status=422 if form.errors else 200)
 
 
 def render_unusable_link(request: HttpRequest, error: Refusal) -> HttpResponse:
-    return TemplateResponse(request, "account/setup.html", {"problem": str(error), "has_people": User.objects.exists()}, status=410)
+    return TemplateResponse(request, "account/setup.html", {"problem": str(error), "has_people": list_people().exists()}, status=410)
 
 
 @never_cache

@@ -1,7 +1,7 @@
 """The demo: a chain of a supervised cold start, GRPO and DPO trained for real by a worker of its own, measured before and after.
 
 Everything goes the way a person's run goes: launched by ``launch_recipe``, trained by the Celery worker, read back from the database and from the
-web process over HTTP. The installation is ``<LAB_HOME>/demo``, so that it never mixes with the lab in use.
+web process over HTTP. The installation is that of ``make up``, in a team of the demo's own; where the environment names servers, ``<LAB_HOME>/demo``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from lab.teams.accounts.models import Membership, Role, Team, User
+from lab.teams.accounts import setup_link
+from lab.teams.accounts.addresses import team_path
+from lab.teams.accounts.demo_team import ensure_demo_account, find_demo_team, list_people
+from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import from_command
 from lab.training.runs import metrics
 from lab.training.runs.launch import launch_recipe
@@ -43,15 +46,18 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
     began = time.monotonic()
     try:
         prepare_database()
-        user = demo_user()
-        stop_leftovers()
+        user = ensure_demo_account()
+        stop_leftovers(user)
         with LocalLab(free_port()) as lab:
+            say_where_to_watch(console, lab)
             runs = train_demo_stages(user, lab, console, overrides)
             fetch_pages(user, lab, runs)
         console.print(table_of(runs))
         check_demo_result(runs)
     except (DemoError, LabError) as error:
         console.print(f"The demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
+        if find_demo_team():
+            say_how_to_open(console)
         return 1
     rise = rise_of(grpo_of(runs))
     console.print(
@@ -59,29 +65,38 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
         highlight=False,
         soft_wrap=True,
     )
+    say_how_to_open(console)
     return 0
 
 
-def demo_user() -> User:
-    """The account the demo launches as; it has no password, so nobody can sign in with it."""
-    team, _ = Team.objects.get_or_create(slug="demo", defaults={"name": "Demo"})
-    user = User.objects.filter(email="demo@example.org").first() or User.objects.create_user("demo@example.org", None, first_name="Demo")
-    Membership.objects.get_or_create(team=team, user=user, defaults={"role": Role.OWNER})
-    return user
+def say_where_to_watch(console: Console, lab: LocalLab) -> None:
+    path = setup_link.create_setup_link() or team_path(find_team(), "runs")
+    how = "sign in" if list_people().exists() else "the link makes the first account of this lab, which is that of make up"
+    console.print(f"Watch it train: {lab.url}{path}  ({how})", markup=False, highlight=False, soft_wrap=True)
 
 
-def stop_leftovers() -> None:
+def say_how_to_open(console: Console) -> None:
+    where = f"open http://127.0.0.1:8000{team_path(find_team(), 'runs')}" if list_people().exists() else "follow the link it prints"
+    console.print(f"The demo's runs stay in the lab: start it with make up and {where}.", markup=False, highlight=False, soft_wrap=True)
+
+
+def find_team() -> Team:
+    team = find_demo_team()
+    assert team is not None  # made with the demo's account
+    return team
+
+
+def stop_leftovers(user: User) -> None:
     """An earlier demo that was interrupted must not be trained before this one."""
-    for run in Run.across_teams.all():
+    for run in Run.across_teams.filter(created_by=user):
         if run.is_open and run.request_stop() and run.is_active and run.folder.is_dir():
             (run.folder / "stop").touch()  # its supervisor is gone; the trainer may not be
 
 
 def train_demo_stages(user: User, lab: LocalLab, console: Console, overrides: Spec | None) -> list[Run]:
     """The stages' runs, once they have ended. Raises LabError when a process of the lab ends."""
-    membership = user.memberships.select_related("team").get()
     with from_command():
-        runs = launch_recipe(membership.team, user, RECIPE, overrides, name="Demo")
+        runs = launch_recipe(find_team(), user, RECIPE, overrides, name="Demo")
 
     def watch() -> None:
         for service in lab.check():

@@ -16,8 +16,9 @@ PLAIN_WIDTH = 120
 class Command(BaseCommand):
     requires_system_checks = (Tags.models,)  # the check of addresses imports all pages and the API: half of a start
     help = (
-        "Trains the built-in tiny policy: supervised cold start, GRPO, DPO, about four minutes on two cores, in an installation of its own "
-        f"(<LAB_HOME>/demo). Exit code 0 only if every stage finished and GRPO raised the held-out reward by at least {THRESHOLD}."
+        "Trains the built-in tiny policy: supervised cold start, GRPO, DPO, about four minutes on two cores, in a team of its own of the lab "
+        "that make up starts (of <LAB_HOME>/demo where DATABASE_URL or REDIS_URL names servers). "
+        f"Exit code 0 only if every stage finished and GRPO raised the held-out reward by at least {THRESHOLD}."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
