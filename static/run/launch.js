@@ -1,5 +1,5 @@
 /* The launch form: batch arithmetic while typing, problems at their field, the check after a pause, no lost changes, no second launch. */
-import { announce } from "../base/page.js";
+import { announce, bindKey } from "../base/page.js";
 
 const form = document.querySelector("form[data-launch]");
 const CHECK_MS = 700;
@@ -123,10 +123,19 @@ form.addEventListener("focusout", (event) => {
 
 /* Enter in the search for a method adds it instead of launching. */
 form.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.isComposing || !event.target.matches("[data-add], [data-save] input")) return;
+  if (event.key !== "Enter" || event.isComposing || event.ctrlKey || event.metaKey || !event.target.matches("[data-add], [data-save] input")) return;
   event.preventDefault();
   const button = event.target.dataset.add ? document.getElementById(event.target.dataset.add) : form.querySelector("[data-saves]");
   button.click();
+});
+
+/* From anywhere on the page, a text of several lines included. */
+const launchNow = () => form.requestSubmit(form.querySelector("[data-submit]"));
+bindKey("Ctrl Enter", "Launch", launchNow);
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.isComposing || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  launchNow();
 });
 
 form.addEventListener("submit", (event) => {

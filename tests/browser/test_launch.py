@@ -106,11 +106,14 @@ def test_choosing_a_policy_opens_what_it_needs(launch_form: Page) -> None:
     expect(page.locator("#preflight")).to_contain_text("The weights are random")
 
 
-def test_the_keyboard_alone_launches(launch_form: Page, team: Team) -> None:
+@pytest.mark.parametrize("key", ["Enter", "Control+Enter"])
+def test_the_keyboard_alone_launches(launch_form: Page, team: Team, key: str) -> None:
     page = launch_form
     page.get_by_label("Name", exact=True).focus()
     page.keyboard.type("by keyboard")
-    page.keyboard.press("Enter")
+    if key != "Enter":
+        page.locator("[data-add]").first.focus()  # where Enter alone adds a method
+    page.keyboard.press(key)
     page.wait_for_url("**/runs/*-*/")
     assert Run.objects.of(team).get().name == "by keyboard"
 
