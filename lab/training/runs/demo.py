@@ -44,6 +44,7 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
     reward by THRESHOLD, else 1.
     """
     began = time.monotonic()
+    console.print("Starting the lab …", highlight=False)
     try:
         prepare_database()
         user = ensure_demo_account()
