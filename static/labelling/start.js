@@ -1,4 +1,5 @@
 /* Starts the labelling page: its own keys, signs of the person, and the first items. */
+import "./advance.js";
 import "./skip.js";
 import { bindKey, showToast } from "../base/page.js";
 import { frame } from "./frame.js";
