@@ -1,6 +1,6 @@
 /* Auto-advance: the verdict submits by itself once everything required is answered. A setting of the person, kept in this browser as the views of the
    texts are; off, a verdict is marked and Enter submits. An order of answers is never complete by one key, so rankings have no such setting. */
-import { announce } from "../base/page.js";
+import { announce, showToast } from "../base/page.js";
 import { frame } from "./frame.js";
 import { notices, say } from "./notices.js";
 import { page } from "./page.js";
@@ -27,7 +27,7 @@ if (box) {
   box.addEventListener("change", () => {
     on = box.checked;
     store.keep("advance", on, scope);
-    announce(on ? "Auto-advance is on: the verdict submits" : "Auto-advance is off: Enter submits");
+    showToast(on ? "The verdict submits once everything required is answered. Answer what is optional first." : "Enter submits, as the button does.", "info", 5);
     notices.find("stage").focus({ preventScroll: true });
   });
 }

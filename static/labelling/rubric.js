@@ -15,6 +15,7 @@ const listOptions = (question) => {
   return choices.map((choice) => [String(choice), String(choice)]);
 };
 const nameQuestion = (question) => question.label || question.name;
+const cutText = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
 const describeKeys = (count) => (count < 10 ? `1–${count}` : ["1–9", ...KEYS.slice(9, count)].join(", "));
 
 let named = 0; // radio buttons of two items must not share a group
@@ -69,16 +70,15 @@ function makeQuestion(question, { choose, change, leave }) {
 }
 
 /* For the list of keys: questions with as many options share a line. */
-function listQuestionKeys() {
+export function listQuestionKeys() {
   const lines = new Map();
   for (const question of page.queue.rubric || []) {
     const keys = describeKeys(listOptions(question).length);
-    lines.set(keys, [...(lines.get(keys) || []), `“${nameQuestion(question)}”`]);
+    lines.set(keys, [...(lines.get(keys) || []), `“${cutText(nameQuestion(question))}”`]);
   }
   for (const [keys, questions] of lines) bindKey(keys, `Options of ${questions.slice(0, 3).join(", ")}${questions.length > 3 ? ` and ${questions.length - 3} more` : ""}, while it has the focus`, () => {});
   if (lines.size) bindKey("Esc", "From a question or a text field back to the verdict", () => {});
 }
-listQuestionKeys();
 
 /* {element, focus, read, fill, ready, problem} or null when the queue asks nothing. */
 export function makeRubric() {
