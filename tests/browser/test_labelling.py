@@ -318,7 +318,9 @@ def test_keys_can_be_mapped_and_wrong_ones_are_refused(visit: Visit, team: Team,
     skip = page.locator('#key-map [data-action="skip"]')
     skip.fill("4")  # in a question it would answer, not skip
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("#key-map .key-row", has=page.locator('[data-action="skip"]'))).to_contain_text("answers the extra questions of a queue. Choose a letter")
+    expect(page.locator("#key-map .key-row", has=page.locator('[data-action="skip"]'))).to_contain_text(
+        "answers the extra questions of a queue. Choose a letter"
+    )
     skip.fill("s")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#key-map")).to_be_hidden()
@@ -527,7 +529,10 @@ def answers_of(page: Page) -> list[str]:
 def test_a_question_and_the_verdict_never_share_a_key(visit: Visit, team: Team, ann: User) -> None:
     KeyMap.objects.create(user=ann, kind=Kind.PAIR, keys={"first": "3", "bad": "9"})
     questions = [("Tone", "scale", []), ("Clear?", "yesno", []), ("Style", "choice", [f"style {number}" for number in range(12)])]
-    rubric = [{"name": label[:4].lower(), "label": label, "kind": kind, "choices": choices, "required": kind != "choice"} for label, kind, choices in questions]
+    rubric = [
+        {"name": label[:4].lower(), "label": label, "kind": kind, "choices": choices, "required": kind != "choice"}
+        for label, kind, choices in questions
+    ]
     page = visit(ann, pair_queue(team, 1, rubric=rubric, strength=False))
     shown(page)
     assert lit_keys(page) == ["o", "3", "2", "0", "9"]

@@ -69,7 +69,9 @@ def find_key_problems(kind: str, chosen: dict[str, Any]) -> list[Problem]:
         elif key in ALSO[kind]:
             problems.append(Problem(action, f"This key always means “{ALSO[kind][key]}” in queues of this kind.", "Choose another."))
         elif action in EVERYWHERE and key in ROW:
-            problems.append(Problem(action, "This key answers the extra questions of a queue.", "Choose a letter; 0–9, - and = are for the verdict only."))
+            problems.append(
+                Problem(action, "This key answers the extra questions of a queue.", "Choose a letter; 0–9, - and = are for the verdict only.")
+            )
         elif key in holders:
             other = holders[key]
             message = f"This key already means “{other if action in chosen else action}” in queues of this kind."

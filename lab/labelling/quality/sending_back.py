@@ -42,8 +42,8 @@ def send_back_many(request: LabRequest, queue_id: int) -> HttpResponse:
     try:
         comment = read_comment(request, bool(listed or ticked))
     except AnswerError as error:
-        kept = {"ticked": ticked, "many_comment": request.POST.get("comment", "")}
-        return render_review_page(request, queue, query, error.problems, status=422, **kept)
+        typed = request.POST.get("comment", "")
+        return render_review_page(request, queue, query, error.problems, status=422, ticked=ticked, many_comment=typed)
     sent, refused = send_back_each(chosen, request.user, comment)
     if not request.POST.get("all") and len(ticked) > listed:
         refused["no longer in this list"] = len(ticked) - listed
