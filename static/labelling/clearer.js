@@ -2,7 +2,7 @@
 import { announce } from "../base/page.js";
 import { diffTexts } from "./diff.js";
 import { makeFields } from "./fields.js";
-import { makeChoiceButton } from "./keys.js";
+import { findKey, makeChoiceButton } from "./keys.js";
 import { make, page, setPressed } from "./page.js";
 import { answerPanels } from "./panels.js";
 import { store } from "./store.js";
@@ -42,6 +42,7 @@ function render(root, claim) {
     draw();
     page.changed();
     announce(choice ? `${buttons[choice].firstChild.textContent} chosen` : "Nothing chosen");
+    page.decided();
   }
 
   function draw() {
@@ -63,15 +64,15 @@ function render(root, claim) {
   return {
     choices,
     keys: () => [
-      { id: "first", key: "1", also: ["ArrowLeft"], label: "Pair 1 is clearer", run: () => choose("1") },
-      { id: "second", key: "2", also: ["ArrowRight"], label: "Pair 2 is clearer", run: () => choose("2") },
-      { id: "tie", key: "0", also: ["="], label: "Equally clear", run: () => choose("tie") },
+      { id: "first", key: "1", also: ["ArrowLeft"], label: "Pair 1 is clearer", once: true, run: () => choose("1") },
+      { id: "second", key: "2", also: ["ArrowRight"], label: "Pair 2 is clearer", once: true, run: () => choose("2") },
+      { id: "tie", key: "0", also: ["="], label: "Equally clear", once: true, run: () => choose("tie") },
       { id: "diff", key: "d", label: "Word differences within each pair", run: () => { comparing = !comparing; store.keep("diff", comparing, scope); compare(); } },
       ...fields.keys(),
     ],
     read: () => ({ choice, ...fields.read(), reason: "" }),
     fill(answer) { choice = answer.choice in buttons ? answer.choice : null; fields.fill(answer); draw(); },
-    ready: () => (choice === null ? "Choose first: 1, 2, or 0 when they are equally clear." : fields.ready()),
+    ready: () => (choice === null ? `Choose first: ${findKey("first", "1")}, ${findKey("second", "2")}, or ${findKey("tie", "0")} when they are equally clear.` : fields.ready()),
     shown: () => { if (compared !== comparing) compare(); },
     problem: fields.problem,
   };

@@ -95,7 +95,7 @@ export function makeFields(claim, { better = () => "", strength: asked = true } 
     ...(parts.strength ? parts.strength.keys() : []),
     ...(parts.rationale ? [{ id: "rationale", key: "r", label: "Write why", run: () => parts.rationale.box.focus() }] : []),
     parts.correction ? { id: "correct", key: "c", label: "Write a corrected answer", run: () => parts.correction.edit() } : { id: "correct", key: "c", label: "Corrected answer: not asked here", run: () => say("This queue does not ask for a corrected answer.") },
-    ...(parts.rubric ? [{ id: "rubric", key: "o", label: "Go to the questions; numbers answer them", run: () => parts.rubric.focus() }] : []),
+    ...(parts.rubric ? [{ id: "rubric", key: "o", label: "To the questions, from one to the next, and back", run: () => parts.rubric.focus() }] : []),
   ];
   return {
     element: make("div", "fields", ...[parts.rubric, parts.rationale, parts.correction].filter(Boolean).map((part) => part.element)),
@@ -116,7 +116,7 @@ export function makeFields(claim, { better = () => "", strength: asked = true } 
     },
     ready() {
       const missing = parts.rubric?.ready();
-      if (missing) { parts.rubric.focus(); return missing; }
+      if (missing) return missing;
       if (queue.rationale === "required" && !parts.rationale.box.value.trim()) { parts.rationale.box.focus(); return "Write why: this queue asks for a rationale."; }
       return "";
     },

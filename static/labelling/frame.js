@@ -44,6 +44,7 @@ function showItem(entry) {
   useKeys(entry.item.keys());
   refreshKeys();
   entry.shown = document.hidden ? 0 : readClock();
+  entry.since = performance.now();
   root.dataset.item = entry.claim.item;
   find("returned").hidden = !entry.claim.judgement;
   find("returned-comment").textContent = entry.claim.judgement ? entry.claim.comment : "";

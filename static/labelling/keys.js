@@ -7,12 +7,16 @@ const RESERVED = new Map([["?", "opens the list of keys"], [" ", "presses the bu
 const actions = new Map(); // id → {id, key, also, label, run, entry}
 let mapping = page.key_map; // action → key, where it is not the usual one
 
-const findKey = (id, key) => { const own = mapping[id]; return typeof own === "string" && [...own].length === 1 ? own : key; };
+export const findKey = (id, key) => { const own = mapping[id]; return typeof own === "string" && [...own].length === 1 ? own : key; };
+
+/* Of the number row: a question of the rubric that has the focus takes it. */
+const markRowKey = (shown) => shown.classList.toggle("row-key", /^[0-9=-]$/.test(shown.textContent));
 
 export function makeKeyHint(id, key) {
   const made = make("kbd", "kbd", findKey(id, key));
   made.dataset.keyOf = id;
   made.dataset.keyOwn = key;
+  markRowKey(made);
   return made;
 }
 
@@ -28,13 +32,14 @@ export function makeChoiceButton(id, key, text, run) {
 
 /* Registers each action once; later items only take over what it runs. */
 export function useKeys(list) {
-  for (const { id, key, also = [], label, run } of list) {
+  for (const { id, key, also = [], label, once = false, run } of list) {
     const known = actions.get(id);
     if (known) { known.run = run; continue; }
     const action = { id, key, also, label, run };
+    const press = (event) => { if (!(once && event.repeat)) action.run(event); };
     actions.set(id, action);
-    action.entry = bindKey(findKey(id, key), label, (event) => action.run(event));
-    for (const other of also) bindKey(other, label, (event) => action.run(event));
+    action.entry = bindKey(findKey(id, key), label, press);
+    for (const other of also) bindKey(other, label, press);
   }
 }
 
@@ -100,7 +105,10 @@ async function saveKeys(form, own, words) {
 }
 
 export function refreshKeys() {
-  for (const shown of document.querySelectorAll("[data-key-of]")) shown.textContent = findKey(shown.dataset.keyOf, shown.dataset.keyOwn);
+  for (const shown of document.querySelectorAll("[data-key-of]")) {
+    shown.textContent = findKey(shown.dataset.keyOf, shown.dataset.keyOwn);
+    markRowKey(shown);
+  }
 }
 
 document.addEventListener("submit", (event) => {

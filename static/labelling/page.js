@@ -6,7 +6,7 @@
    looked up by document.getElementById, and nothing measured before shown(). claim is a ClaimView of the server: answers in the order shown. It returns
 
      item = {
-       keys()      [{ id, key, also: ["ArrowLeft"], label, run(event) }]; ids are the same for every item of the kind, run acts on this item.
+       keys()      [{ id, key, also: ["ArrowLeft"], label, once, run(event) }]; once: a key held down counts once; ids are the same for every item of the kind, run acts on this item.
        read()      the answer in places as shown, also when it is not complete: it is the draft, too
        fill(answer)  shows an answer read before; {} is none; unknown parts are ignored
        ready()     "" or what is still missing, in words
@@ -19,6 +19,7 @@
    What kinds use:
      page.queue      {id, kind, name, blind, strength, rationale, correction, steps, spans, rubric, skipping, …}
      page.changed()  the answer changed: draft, buttons; call it after every change by a person
+     page.decided()  a person has made the choice; after changed(). It may submit (advance.js)
      makeKeyHint(id, key)   an element that shows the key of an action, also after it was mapped to another
      makeChoiceButton(id, key, text, run)   a choice button with its key on it; setPressed(button, on) marks it
      answerPanels.answer(answer, name)  a panel with one answer as text nodes: {element, text(spans or null)}; .bar in it for what a kind adds
@@ -29,9 +30,9 @@
                      read() gives {strength, rubric, rationale, correction}, to be spread into the answer
    diffTexts(before, after) gives [{kind: "same" | "removed" | "added", text}]; makeDiffNodes(spans, side) the nodes of it. */
 
-/* What the server says of the queue and the person, the kinds of items, and what the frame does for its parts: changed(), again(lost answer, button),
+/* What the server says of the queue and the person, the kinds of items, and what the frame does for its parts: changed(), decided(), again(lost answer, button),
    left(lost answer), roots(). */
-export const page = { kinds: {}, ...JSON.parse(document.getElementById("labelling-config").textContent), changed() {}, again() {}, left() {}, roots: () => [] };
+export const page = { kinds: {}, ...JSON.parse(document.getElementById("labelling-config").textContent), changed() {}, decided() {}, again() {}, left() {}, roots: () => [] };
 
 /* An element: make("p", "muted", "text", child, …); text becomes text nodes. */
 export function make(tag, className = "", ...children) {

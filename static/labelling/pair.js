@@ -2,7 +2,7 @@
 import { announce } from "../base/page.js";
 import { diffTexts } from "./diff.js";
 import { makeFields } from "./fields.js";
-import { makeChoiceButton } from "./keys.js";
+import { findKey, makeChoiceButton } from "./keys.js";
 import { make, page, setPressed } from "./page.js";
 import { answerPanels } from "./panels.js";
 import { store } from "./store.js";
@@ -35,6 +35,7 @@ function render(root, claim) {
     draw();
     page.changed();
     announce(choice ? `${buttons[choice].firstChild.textContent} chosen` : "Nothing chosen");
+    page.decided();
   }
 
   function draw() {
@@ -56,16 +57,16 @@ function render(root, claim) {
   return {
     choices: fields.strength ? make("div", "row dock-groups", choices, fields.strength) : choices,
     keys: () => [
-      { id: "first", key: "1", also: ["ArrowLeft"], label: "Answer 1 is better", run: () => choose("1") },
-      { id: "second", key: "2", also: ["ArrowRight"], label: "Answer 2 is better", run: () => choose("2") },
-      { id: "tie", key: "0", also: ["="], label: "Tie", run: () => choose("tie") },
-      { id: "bad", key: "b", label: "Both are bad", run: () => choose("bad") },
+      { id: "first", key: "1", also: ["ArrowLeft"], label: "Answer 1 is better", once: true, run: () => choose("1") },
+      { id: "second", key: "2", also: ["ArrowRight"], label: "Answer 2 is better", once: true, run: () => choose("2") },
+      { id: "tie", key: "0", also: ["="], label: "Tie", once: true, run: () => choose("tie") },
+      { id: "bad", key: "b", label: "Both are bad", once: true, run: () => choose("bad") },
       { id: "diff", key: "d", label: "Word differences", run: () => { comparing = !comparing; store.keep("diff", comparing, scope); compare(); announce(comparing ? "Differences are marked" : "Differences are not marked"); } },
       ...fields.keys(),
     ],
     read: () => ({ choice, ...fields.read(), reason: "" }),
     fill(answer) { choice = answer.choice in buttons ? answer.choice : null; fields.fill(answer); draw(); },
-    ready: () => (choice === null ? "Choose first: 1, 2, 0 for a tie, b for both bad." : fields.ready()),
+    ready: () => (choice === null ? `Choose first: ${findKey("first", "1")}, ${findKey("second", "2")}, ${findKey("tie", "0")} for a tie, ${findKey("bad", "b")} for both bad.` : fields.ready()),
     shown: () => { if (compared !== comparing) compare(); }, // the person may have switched it while this item waited
     problem: fields.problem,
   };

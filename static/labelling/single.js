@@ -1,7 +1,7 @@
 /* One answer: good, bad or neutral, with marks on its steps and spans where the queue asks for them. */
 import { announce } from "../base/page.js";
 import { makeFields } from "./fields.js";
-import { makeChoiceButton } from "./keys.js";
+import { findKey, makeChoiceButton } from "./keys.js";
 import { say } from "./notices.js";
 import { make, page, setPressed } from "./page.js";
 import { answerPanels } from "./panels.js";
@@ -33,6 +33,7 @@ function render(root, claim) {
     draw();
     page.changed();
     announce(choice ? `${choice} chosen` : "Nothing chosen");
+    page.decided();
   }
 
   function draw() { for (const [value, one] of Object.entries(buttons)) setPressed(one, choice === value); }
@@ -56,9 +57,9 @@ function render(root, claim) {
   return {
     choices,
     keys: () => [
-      { id: "good", key: "1", label: "The answer is good", run: () => choose("good") },
-      { id: "bad", key: "2", label: "The answer is bad", run: () => choose("bad") },
-      { id: "neutral", key: "3", label: "The answer is neutral", run: () => choose("neutral") },
+      { id: "good", key: "1", label: "The answer is good", once: true, run: () => choose("good") },
+      { id: "bad", key: "2", label: "The answer is bad", once: true, run: () => choose("bad") },
+      { id: "neutral", key: "3", label: "The answer is neutral", once: true, run: () => choose("neutral") },
       ...(asked.steps || asked.spans
         ? [
           { id: "mark-good", key: "g", label: `Mark the ${words(asked)} good`, run: () => mark("good") },
@@ -78,7 +79,7 @@ function render(root, claim) {
       fields.fill(given);
       draw();
     },
-    ready: () => (choice === null ? "Choose first: 1 good, 2 bad, 3 neutral." : (steps?.ready() || fields.ready())),
+    ready: () => (choice === null ? `Choose first: ${findKey("good", "1")} good, ${findKey("bad", "2")} bad, ${findKey("neutral", "3")} neutral.` : (steps?.ready() || fields.ready())),
     problem: fields.problem,
   };
 }

@@ -1,4 +1,5 @@
 /* Starts the labelling page: its own keys, signs of the person, and the first items. */
+import "./advance.js";
 import "./skip.js";
 import { bindKey, showToast } from "../base/page.js";
 import { frame } from "./frame.js";
@@ -6,6 +7,7 @@ import { useKeys } from "./keys.js";
 import { notices, say } from "./notices.js";
 import { page } from "./page.js";
 import { answerPanels } from "./panels.js";
+import { listQuestionKeys } from "./rubric.js";
 import { store } from "./store.js";
 
 const root = document.getElementById("labelling");
@@ -29,6 +31,7 @@ useKeys([
 // These two work while writing, too, so they are taken below; here they are for the list of keys.
 bindKey("Ctrl+S", "Save the draft", () => {});
 bindKey("Ctrl+Enter", "Submit from a text field (Esc leaves it)", () => {});
+listQuestionKeys();
 
 /* Enter on a link or a button that is not a choice presses it, as everywhere. */
 document.addEventListener("keydown", (event) => {

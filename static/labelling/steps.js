@@ -1,6 +1,6 @@
 /* Marks on the reasoning steps of an answer, for process rewards: good, bad or neutral each, the first bad one stands out. */
 import { announce } from "../base/page.js";
-import { makeKeyHint } from "./keys.js";
+import { findKey, makeKeyHint } from "./keys.js";
 import { make, page, setPressed } from "./page.js";
 import { answerPanels } from "./panels.js";
 
@@ -116,7 +116,7 @@ export function makeSteps(steps, text) {
       current = open;
       draw();
       show();
-      return `Step ${open + 1} has no mark yet: g good, x bad, n neutral; m marks the rest neutral.`;
+      return `Step ${open + 1} has no mark yet: ${findKey("mark-good", "g")} good, ${findKey("mark-bad", "x")} bad, ${findKey("mark-neutral", "n")} neutral; ${findKey("steps-rest", "m")} marks the rest neutral.`;
     },
   };
 }

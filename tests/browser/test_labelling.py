@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, e
 
 from lab.labelling.labels.item_claims import claim_items, clear_expired
 from lab.labelling.labels.judgements import submit_judgement
-from lab.labelling.labels.models import Change, Claim, Item, Judgement, Kind, Preference, Queue, QueueStatus
+from lab.labelling.labels.models import Change, Claim, Item, Judgement, KeyMap, Kind, Preference, Queue, QueueStatus
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.labelling.labels.settlement import send_back
 from lab.rollouts.trajectories.models import Rollout
@@ -315,6 +315,13 @@ def test_keys_can_be_mapped_and_wrong_ones_are_refused(visit: Visit, team: Team,
         page.get_by_role("button", name="Save").click()
         expect(field).to_have_attribute("aria-invalid", "true")
     field.fill("a")
+    skip = page.locator('#key-map [data-action="skip"]')
+    skip.fill("4")  # in a question it would answer, not skip
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#key-map .key-row", has=page.locator('[data-action="skip"]'))).to_contain_text(
+        "answers the extra questions of a queue. Choose a letter"
+    )
+    skip.fill("s")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("#key-map")).to_be_hidden()
     press(page, "1")
@@ -508,3 +515,81 @@ def test_a_second_window_that_is_closed_takes_nothing_from_the_first(visit: Visi
     page.wait_for_load_state("networkidle")
     page.goto("/runs/")
     eventually(page, lambda: Claim.objects.filter(queue=queue, seated=True).count() == 1)  # the item in sight is kept, the next one given back
+
+
+def lit_keys(page: Page) -> list[str]:
+    """The keys that the verdict and the questions show, as far as a person sees them."""
+    return [text for one in page.locator(".labelling :is([data-choices], .rubric) .kbd:visible").all() for text in [one.inner_text()]]
+
+
+def answers_of(page: Page) -> list[str]:
+    return page.evaluate("[...document.querySelectorAll('.rubric-option:has(:checked)')].map((one) => one.querySelector('span').textContent)")
+
+
+def test_a_question_and_the_verdict_never_share_a_key(visit: Visit, team: Team, ann: User) -> None:
+    KeyMap.objects.create(user=ann, kind=Kind.PAIR, keys={"first": "3", "bad": "9"})
+    questions = [("Tone", "scale", []), ("Clear?", "yesno", []), ("Style", "choice", [f"style {number}" for number in range(12)])]
+    rubric = [
+        {"name": label[:4].lower(), "label": label, "kind": kind, "choices": choices, "required": kind != "choice"}
+        for label, kind, choices in questions
+    ]
+    page = visit(ann, pair_queue(team, 1, rubric=rubric, strength=False))
+    shown(page)
+    assert lit_keys(page) == ["o", "3", "2", "0", "9"]
+    press(page, "2", "o")
+    clear = page.get_by_role("group", name="Clear?")
+    assert lit_keys(page) == ["1–5", "Esc", "o"]  # the verdict waits, and shows no key that it would not take
+    press(page, "3")
+    expect(clear.get_by_role("radio").first).to_be_focused()  # an answer leads to the next open question
+    expect(page.locator("#announcer")).to_have_text("Clear?, required. Keys 1–2 answer it. Escape goes back to the verdict.")
+    press(page, "3", "9", "=")  # of no option: not the verdict's either, whatever the person has mapped
+    expect(page.locator("[data-say]")).to_contain_text("“Clear?” has 2 options")
+    assert chosen(page) == ["second"]
+    press(page, "2", "=")
+    assert answers_of(page) == ["3", "No", "style 11"]
+    assert lit_keys(page) == ["o", "3", "2", "0", "9"]  # after the last answer the keys are the verdict's again
+    press(page, "3")
+    assert chosen(page) == ["first"]
+    press(page, "o", "o", "o", "1", "o", "Escape", "0")
+    assert answers_of(page) == ["3", "No", "style 0"]
+    assert chosen(page) == ["tie"]
+    press(page, "?")
+    expect(page.locator("#key-sheet")).to_contain_text("Options of “Clear?”, while it has the focus")
+    press(page, "Escape", "Enter")
+    expect(page.locator('[data-state="done"]')).to_be_visible()
+    assert Judgement.across_teams.get().rubric == {"tone": 3, "clea": "no", "styl": "style 0"}
+
+
+def test_auto_advance_submits_the_verdict_when_nothing_required_is_missing(visit: Visit, team: Team, ann: User) -> None:
+    queue = pair_queue(team, 4, rubric=[{"name": "tone", "label": "Tone", "kind": "scale", "choices": [], "required": True}])
+    first, second, third, fourth = queue.items.order_by("place").values_list("pk", flat=True)
+    page = visit(ann, queue)
+    expect_item(page, first)
+    press(page, "o", "4", "1")
+    expect_item(page, first)  # off, as it always was: Enter submits
+    press(page, "1")
+    page.get_by_label("Auto-advance").check()
+    page.wait_for_timeout(350)  # an item that has just come is not answered by a key pressed twice
+    press(page, "1")
+    expect_item(page, second)
+    press(page, "2")
+    expect(page.locator("[data-say]")).to_contain_text("Marked only")
+    press(page, "Enter")
+    expect(page.locator("[data-say]")).to_contain_text("Tone")
+    page.wait_for_timeout(350)
+    press(page, "3")  # the last required answer
+    expect_item(page, third)
+    press(page, "u")
+    expect_item(page, second)
+    assert (chosen(page), answers_of(page)) == (["second"], ["3"])
+    page.wait_for_timeout(350)
+    press(page, "0")
+    expect_item(page, third)
+    page.reload()
+    expect_item(page, third)
+    expect(page.get_by_label("Auto-advance")).to_be_checked()
+    page.locator(".rubric-option", has_text="5").click()
+    page.wait_for_timeout(350)
+    page.get_by_role("button", name="Both bad").click()
+    expect_item(page, fourth)
+    eventually(page, lambda: said(queue, ann)[1:] == ["tie", "bad"])

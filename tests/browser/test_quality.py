@@ -102,6 +102,16 @@ def test_labels_are_reviewed_by_keyboard(page: Page, queue: Queue) -> None:
     page.keyboard.press("a")
     expect(page.locator(".toast")).to_contain_text("Accepted.")
     assert Judgement.across_teams.get(pk=two.pk).state == JudgementState.ACCEPTED
+    page.goto(f"/label/{queue.pk}/review/?state=accepted")
+    ticks = page.locator("[name=judgement]")
+    ticks.first.click()
+    ticks.last.click(modifiers=["Shift"])
+    page.get_by_role("button", name="Send back several…").click()
+    expect(page.get_by_label("The 2 ticked labels")).to_be_checked()
+    page.locator("#send-back-comment").fill("ties, too")
+    page.locator("#send-back").get_by_role("button", name="Send back").click()
+    expect(page.locator(".toast")).to_contain_text("2 labels sent back to their authors.")
+    assert Judgement.across_teams.filter(pk__in=(one.pk, two.pk), state=JudgementState.RETURNED).count() == 2
 
 
 def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: Page, queue: Queue) -> None:

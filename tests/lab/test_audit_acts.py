@@ -94,6 +94,7 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "queue-act": (post("queue-act", {"act": "pause"}), {"queue.change": 1}),
     "queue-people": (post("queue-people", lambda cast: {"act": "pause", "user": cast.user.pk}), {"queue.people": 1}),
     "queue-labeller": (post("queue-labeller", lambda cast: {"act": "pause", "user": cast.user.pk}), {"queue.people": 1}),
+    "queue-review-return": (post("queue-review-return", {"all": "yes", "newest": "9" * 9, "comment": "c"}), {"queue.change": 1}),
     "label-adjudicate": (post("label-adjudicate", json.dumps(DECISION), in_conflict, content_type="application/json"), {"label.decide": 1}),
     "label-adjudicate, back": (settled, {"label.decide": 1, "label.undecide": 1}),
     "dataset-new": (post("dataset-new", lambda cast: {"name": "D", "form": "preference", "queue": [cast.queue.pk]}), {"dataset.create": 1}),

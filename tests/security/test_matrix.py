@@ -25,6 +25,7 @@ FINER: dict[str, tuple[frozenset[str], str]] = {
     "queue-review": (LEADS, "leads, and the queue's reviewers"),
     "queue-conflicts": (LEADS, "leads, and the queue's reviewers"),
     "queue-review-accept": (LEADS, "leads, and the queue's reviewers"),
+    "queue-review-return": (LEADS, "leads, and the queue's reviewers"),
     "judgement-review": (LEADS, "leads, and the queue's reviewers"),
     "label-adjudicate": (LEADS, "leads, and the queue's reviewers"),
     **{name: (frozenset({"owner"}), "a notice is its person's") for name in ("inbox-open", "inbox-read")},

@@ -26,6 +26,17 @@ ACTIONS: dict[str, dict[str, str]] = {
     Kind.RANKING: {**FRAME, **FIELDS, **RANKING},
     Kind.SINGLE: {**FRAME, **FIELDS, **VERDICTS, **MARKS, "span-enter": "t", "entropy": "y"},
 }
+# What more a key always does, in queues of a kind.
+ALSO: dict[str, dict[str, str]] = {
+    Kind.PAIR: {"=": "tie"},
+    Kind.CLEARER: {"=": "tie"},
+    Kind.RANKING: {",": "rank-up", ".": "rank-down", "d": "rank-diff"},
+    Kind.SINGLE: {},
+}
+# The number row answers a question of the rubric while it has the focus. The verdict may have these keys, too, for then it waits; what acts
+# everywhere may not: it would not act there.
+ROW = "1234567890-="
+EVERYWHERE = {*FRAME, *FIELDS, "diff", "rank-diff", "rank-scroll-on", "rank-scroll-back", "span-enter", "entropy"}
 RESERVED = {"?": "opens the list of keys", " ": "presses the button that has the focus"}
 
 
@@ -55,6 +66,12 @@ def find_key_problems(kind: str, chosen: dict[str, Any]) -> list[Problem]:
             problems.append(Problem(action, "Not a single character.", "Press a single key."))
         elif key in RESERVED:
             problems.append(Problem(action, f"This key {RESERVED[key]}.", "Choose another."))
+        elif key in ALSO[kind]:
+            problems.append(Problem(action, f"This key always means “{ALSO[kind][key]}” in queues of this kind.", "Choose another."))
+        elif action in EVERYWHERE and key in ROW:
+            problems.append(
+                Problem(action, "This key answers the extra questions of a queue.", "Choose a letter; 0–9, - and = are for the verdict only.")
+            )
         elif key in holders:
             other = holders[key]
             message = f"This key already means “{other if action in chosen else action}” in queues of this kind."

@@ -32,6 +32,7 @@ from lab.teams.accounts.requests import LabRequest
 LISTED = 50
 AT_ONCE = 500  # labels accepted by one press
 STATES = {"submitted": "To review", "accepted": "Accepted", "returned": "Sent back", "skipped": "Skips"}
+SENDABLE = ("submitted", "accepted")  # states whose labels can be sent back many at once
 
 
 class ReviewQuery:
@@ -73,8 +74,9 @@ def show_review_page(request: LabRequest, queue_id: int) -> HttpResponse:
 
 
 def render_review_page(
-    request: LabRequest, queue: Queue, query: ReviewQuery, problems: list[Problem] | None = None, comment: str = "", status: int = 200
+    request: LabRequest, queue: Queue, query: ReviewQuery, problems: list[Problem] | None = None, comment: str = "", status: int = 200, **more: Any
 ) -> HttpResponse:
+    """``more``: what the form for many labels had."""
     user = request.user.pk or 0
     rows = judgements_of(request, queue, query)
     named = Judgement.objects.filter(queue=queue, pk=query.judgement).exclude(item__in=still_asked(request, queue))
@@ -93,11 +95,13 @@ def render_review_page(
         "bulk_user": next((author for author, _ in authors if author.pk == query.by), None),
         "last": newest_review(queue, user, query),
         "own": Judgement.objects.filter(queue=queue, user=user, state=JudgementState.SUBMITTED).exclude(verdict=Verdict.SKIP).count(),
+        "newest": (rows.values_list("pk", flat=True).last() or 0) if query.state in SENDABLE else 0,
         "problems": problems or [],
         "comment": comment,
         "query": query.query(),
         "page_query": query.query(),
         **(looked_at(queue, judgement, rows, query, user) if judgement else {}),
+        **more,
     }
     return render(request, "quality/review.html", context, status=status)
 

@@ -134,7 +134,7 @@ ROUTES: dict[str, RouteAccess] = {
         "label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-keys", ask="label.work"
     ),
     **make_read_write_access("label-mine", ask="label.work"),
-    **make_write_access("queue-review-accept", "label-adjudicate", "judgement-review", ask="label.work"),
+    **make_write_access("queue-review-accept", "queue-review-return", "label-adjudicate", "judgement-review", ask="label.work"),
     **make_read_write_access("queue-new", "queue-settings", ask="label.lead"),
     **make_write_access("guidelines-preview", "queue-act", "queue-people", "queue-labeller", ask="label.lead"),
     **make_read_access("run-humans", ask="runs.read"),

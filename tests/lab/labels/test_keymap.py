@@ -52,6 +52,9 @@ def test_keys_go_with_the_person_and_their_kind_of_queue(team: Team, ann: User, 
         ({"first": "2"}, "first", "already means “second”"),
         ({"first": "o"}, "first", "already means “rubric”"),  # this queue asks no questions, others of its kind do
         ({"first": "a", "tie": "a"}, "tie", "already means “first”"),
+        ({"bad": "="}, "bad", "always means “tie”"),
+        ({"skip": "4"}, "skip", "answers the extra questions"),
+        ({"rubric": "-"}, "rubric", "answers the extra questions"),
         ({"first": "?"}, "first", "opens the list of keys"),
         ({"first": "ab"}, "first", "single character"),
         ({"first": ""}, "first", "single character"),
@@ -68,6 +71,10 @@ def test_what_cannot_be_a_key_is_told_at_its_action(team: Team, ann: User, keys:
     assert problem["field"] == field
     assert words in problem["message"]
     assert not KeyMap.objects.exists()
+
+
+def test_the_verdict_may_have_keys_of_the_number_row(team: Team, ann: User) -> None:
+    assert save(of(ann), pair_queue(team, 1).pk, {"bad": "9", "strength-1": "7"}).status_code == 200
 
 
 def test_two_keys_may_be_exchanged(team: Team, ann: User) -> None:

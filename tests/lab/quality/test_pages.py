@@ -290,6 +290,58 @@ def test_bulk_accept_takes_one_labellers_labels_that_nobody_contradicts(
     assert Review.across_teams.count() == 1
 
 
+def send_back(client: Client, queue: Queue, query: str = "", **data: Any) -> Any:
+    return client.post(f"/label/{queue.pk}/review/return/{query}", {"comment": "read the guidelines", **data})
+
+
+def test_ticked_labels_are_sent_back_at_once_with_one_comment(queue: Queue, conflict: Item, first: User, second: User, as_owner: Client) -> None:
+    one, other = Judgement.objects.filter(item=conflict).order_by("pk")
+    kept = judge(queue.items.order_by("place")[1], first, "a")
+    gone = judge(queue.items.order_by("place")[2], second, "a")
+    Judgement.objects.filter(queue=queue, pk=gone.pk).update(state=JudgementState.WITHDRAWN)
+    assert "Send back several" in page(as_owner, f"/label/{queue.pk}/review/")
+    response = send_back(as_owner, queue, judgement=[one.pk, other.pk, gone.pk, 2**40])
+    assert response.headers["Location"] == f"/label/{queue.pk}/review/?"
+    told = page(as_owner, f"/label/{queue.pk}/review/")
+    assert "2 labels sent back to their authors. Not changed: 2 (no longer in this list)." in told
+    assert set(Judgement.objects.filter(queue=queue, state=JudgementState.RETURNED)) == {one, other}
+    assert Judgement.objects.get(queue=queue, pk=kept.pk).state == JudgementState.SUBMITTED
+    assert Change.objects.filter(item=conflict, what="returned", comment="read the guidelines").count() == 2
+    assert Review.across_teams.filter(accepted=False).count() == 2
+    assert "Send back several" not in page(as_owner, f"/label/{queue.pk}/review/?state=returned")
+    assert send_back(as_owner, queue, "?state=returned", judgement=[one.pk]).status_code == 302
+    assert Review.across_teams.count() == 2
+
+
+def test_all_of_a_filter_are_sent_back_but_none_that_came_later_or_is_ones_own(
+    queue: Queue, conflict: Item, first: User, owner: User, as_owner: Client
+) -> None:
+    items = queue.items.order_by("place")
+    own = judge(items[1], owner, "a")
+    seen = judge(items[2], first, "a")
+    later = judge(items[3], first, "a")
+    send_back(as_owner, queue, f"?by={first.pk}", all="yes", newest=seen.pk)
+    returned = Judgement.objects.filter(queue=queue, state=JudgementState.RETURNED)
+    assert set(returned.values_list("user", flat=True)) == {first.pk}
+    assert returned.count() == 2
+    send_back(as_owner, queue, judgement=[own.pk])
+    assert set(Judgement.objects.filter(queue=queue, pk__in=[own.pk, later.pk]).values_list("state", flat=True)) == {JudgementState.SUBMITTED}
+
+
+def test_nothing_is_sent_back_without_a_comment_a_tick_or_the_right(
+    queue: Queue, conflict: Item, first: User, as_owner: Client, as_stranger: Client
+) -> None:
+    ticked = Judgement.objects.filter(item=conflict)[0].pk
+    response = send_back(as_owner, queue, judgement=[ticked], comment=" ")
+    assert response.status_code == 422
+    assert "A reason is required" in response.content.decode()
+    assert "checked" in response.content.decode().split(f'value="{ticked}"')[1].split(">")[0]
+    assert "No label is ticked" in send_back(as_owner, queue).content.decode()
+    assert send_back(signed_in(first), queue, judgement=[ticked]).status_code == 403
+    assert send_back(as_stranger, queue, judgement=[ticked]).status_code == 404
+    assert not Judgement.objects.filter(queue=queue, state=JudgementState.RETURNED).exists()
+
+
 def test_a_reviewer_who_labels_reads_no_label_of_an_item_they_may_still_be_asked_about(queue: Queue, first: User, second: User) -> None:
     half, whole = queue.items.order_by("place")[:2]
     open_one = judge(half, first, "a", rationale="not for second yet")
