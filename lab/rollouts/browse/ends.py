@@ -23,7 +23,7 @@ SPACE = re.compile(r"\s+")
 
 
 def render_completion_ends(head: str, tail: str, found: Found | None = None) -> SafeString:
-    """``head`` and ``tail`` as the database cut them; a tail shorter than END_CUT_AT follows the head without a gap."""
+    """``head`` and ``tail`` as the database cut them: only a tail of END_CUT_AT characters or more may have a gap before it."""
     start, end = split_completion(head, tail)
     if not end:
         return render_line(start, found)
@@ -36,7 +36,8 @@ def render_completion_ends(head: str, tail: str, found: Found | None = None) -> 
 def split_completion(head: str, tail: str) -> tuple[str, str]:
     """How a completion begins and how it ends; no end where it is short enough to be shown whole."""
     if len(tail) >= END_CUT_AT:
-        return head + " …", tail[find_break(tail, len(tail) - END) :]
+        end = tail.rstrip()[-END:]
+        return head + " …", end[find_break(end, 0) :] if len(end) == END else end
     text = (head + tail).rstrip()
     if len(text) <= WHOLE:
         return text, ""

@@ -21,12 +21,12 @@ LEXEME = re.compile(r"(!)?'((?:[^'\\]|''|\\.)+)'")
 
 # What matched has been checked already; here is only where. The rollouts are those of the page, which the team's selection gave.
 PLACES = """
-SELECT id, substr(completion, first, least(behind - first, %(most)s)), substr(completion, greatest(first - %(before)s, 1), %(around)s)
+SELECT id, regexp_substr(substr(completion, first, %(most)s), %(sought)s), substr(completion, greatest(first - %(before)s, 1), %(around)s)
 FROM (
-    SELECT id, completion, regexp_instr(completion, %(sought)s) AS first, regexp_instr(completion, %(sought)s, 1, 1, 1) AS behind
+    SELECT id, completion, regexp_instr(completion, %(sought)s) AS first
     FROM trajectories_rollout WHERE id = ANY(%(ids)s::bigint[]) OFFSET 0
 ) AS place
-WHERE behind > first
+WHERE first > 0
 """
 
 
@@ -49,14 +49,14 @@ def find_matches(selection: Selection, rollouts: Sequence[int]) -> dict[int, Fou
     if not selection.pattern and not words:
         return {}
     sought = selection.pattern or rf"(?i)\m(?:{'|'.join(map(re.escape, words))})\M"
-    asked = {"ids": write_id_array(rollouts), "before": BEFORE, "around": AROUND, "most": MOST_MARKED, "sought": sought}
+    asked: dict[str, str | int] = {"ids": write_id_array(rollouts), "before": BEFORE, "around": AROUND, "most": MOST_MARKED, "sought": sought}
     try:
         with limit_statement_time(SECONDS), connection.cursor() as cursor:
             cursor.execute(PLACES, asked)
             rows = cursor.fetchall()
     except (TooSlow, DataError):  # the page says what is wrong with the expression
         return {}
-    return {pk: Found(around, compile_words(words or (match,), whole=bool(words))) for pk, match, around in rows}
+    return {pk: Found(around, compile_words(words or (match,), whole=bool(words))) for pk, match, around in rows if match}
 
 
 def read_sought_words(words: str) -> tuple[str, ...]:

@@ -376,10 +376,12 @@ def test_a_viewer_sees_no_way_to_tag(client: Client, team: Team, run: Run) -> No
             "<think>17 + 25 is 42, I am sure of that.</think>",
             "<answer>42</answer>",
         ),
-        ("x" * 4000 + "\n<answer>\n42\n</answer>  \n" + "\n" * 300, "x" * 300 + " …", "x" * 58 + "\n<answer>\n42\n</answer>"),
+        ("x" * 4000 + "\n<answer>\n42\n</answer>  \n" + "\n" * 30, "x" * 300 + " …", "x" * 58 + "\n<answer>\n42\n</answer>"),
         ("so " * 110 + "it is 42", "so " * 87, "so " * 23 + "it is 42"),  # no longer than what is read of it: nothing is left out
         ("\u202e" * 60, "\u202e" * 30, "\u202e" * 30),
-        ("\n" * 900, "\n" * 300, ""),
+        ("\n" * 900, "\n" * 300 + " …", ""),
+        ("\U0001f600" * 380, "\U0001f600" * 300, "\U0001f600" * 80),
+        ("y" * 3000 + "\n" * 300, "y" * 300 + " …", ""),
     ],
 )
 def test_a_completion_shows_how_it_begins_and_how_it_ends(team: Team, completion: str, start: str, end: str) -> None:
