@@ -162,7 +162,8 @@ def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | N
 LISTED_ROLLOUTS = """
 SELECT rollout.id, run_id, prompt_id, attempt, step, phase, group_index, sample, rewards, reward, advantage, length, mean_entropy, max_entropy,
     finish_reason, filtered, superseded, left(completion, %(cut)s),
-    CASE WHEN octet_length(completion) > %(short)s THEN right(completion, %(end)s) ELSE substr(completion, %(cut)s + 1) END, left(prompt.text, %(cut)s)
+    CASE WHEN octet_length(completion) > %(short)s THEN right(completion, %(end)s) ELSE substr(completion, %(cut)s + 1) END,
+    left(prompt.text, %(cut)s)
 FROM trajectories_rollout AS rollout JOIN trajectories_prompt AS prompt ON prompt.id = rollout.prompt_id
 WHERE rollout.id = ANY(%(ids)s::bigint[]) AND run_id = ANY(%(runs)s)
 """
