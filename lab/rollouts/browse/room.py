@@ -10,7 +10,7 @@ from lab.rollouts.browse.columns import Column
 from lab.rollouts.browse.fields import COMPONENT
 
 STEP = 2  # rem between the widths that the style sheet knows
-NARROWEST, WIDEST = 40, 120  # rem: a narrower table is stacked, at a wider one no column leaves
+NARROWEST, WIDEST = 28, 120  # rem: about what stays always needs; at a wider one no column leaves
 TICK = 2.125  # rem of the column of ticks
 # In rem, as the style sheet and the words of heads and cells have it.
 NEEDED = {
