@@ -272,3 +272,67 @@ def test_a_narrow_page_does_not_scroll_sideways(page: Page, run: Run) -> None:
         page.locator("summary", has_text=menu).click()
         assert page.evaluate("document.documentElement.scrollWidth") == 390, menu
         page.keyboard.press("Escape")
+
+
+REWARDS = ("answer_correctness_with_tolerance", "format_reward_strict", "length_penalty_cosine", "tool_call_validity", "no_repetition", "language")
+LONG_ANSWER = "First the numbers are read, then they are added and checked against the question. " * 9 + "\nSo it is\n<answer>{}</answer>"
+
+
+def long_rollouts(run: Run) -> list[AnyEvent]:
+    """Completions that end in their answer, and reward functions that are called as people call them."""
+    parts: list[AnyEvent] = [started()]
+    for sample in range(4):
+        values = {name: (-1) ** at * 0.25 * (sample + at) / 3 for at, name in enumerate(REWARDS)}
+        text = LONG_ANSWER.format(4100 + sample)
+        parts.append(rollout(1204, 13, sample, completion=text, rewards=values, reward=-0.125 * sample, length=1912, finish_reason="turns"))
+    return parts
+
+
+# How far the page and the table are wider than their room, and the words of cells that lie beside it.
+BESIDE = """() => {
+  const wrap = document.querySelector(".table-wrap"), room = wrap.getBoundingClientRect();
+  const seen = [...wrap.querySelectorAll("thead th, tbody tr > *")].filter((cell) => cell.checkVisibility());
+  const cut = seen.filter((cell) => cell.getBoundingClientRect().right > room.right + 1
+    || (cell.matches(".num, .c-status") && cell.scrollWidth > cell.clientWidth + 1));
+  const words = cut.slice(0, 9).map((cell) => cell.textContent.trim());
+  return [document.documentElement.scrollWidth - innerWidth, wrap.scrollWidth - wrap.clientWidth, words];
+}"""
+
+
+def test_the_table_has_room_for_its_columns_and_shows_how_completions_end(page: Page, run: Run, team: Team) -> None:
+    other = make_run(team, name="qwen3-8b-mini-gsm-grpo-token-entropy-advantages-seed-3")
+    add(other, long_rollouts(other))
+    page.goto("/rollouts/")
+    rows(page, 11)
+    for width, last in ((1440, "Length"), (1280, "Advantage")):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(BESIDE) == [0, 0, []], width
+        assert page.get_by_role("columnheader", name=last, exact=True).is_visible()
+        room = page.locator(".table-wrap").bounding_box()
+        end = page.evaluate(f"({WORDS_BOX})('<answer>4103</answer>')")
+        assert room is not None
+        assert end["shown"], width
+        assert room["x"] < end["left"] < end["right"] < room["x"] + room["width"], width
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+# Where the words stand in the table, and whether their box shows them: neither clamped away nor scrolled out.
+WORDS_BOX = """(words) => {
+  const walk = document.createTreeWalker(document.querySelector("[data-rows] tbody"), NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode());) {
+    const at = node.data.indexOf(words);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(node, at);
+    range.setEnd(node, at + words.length);
+    const box = range.getBoundingClientRect();
+    let shown = true;
+    for (let holder = node.parentElement; !holder.matches("tr"); holder = holder.parentElement) {
+      const room = holder.getBoundingClientRect();
+      if (getComputedStyle(holder).overflow === "visible") continue;
+      shown &&= box.bottom <= room.bottom + 2 && box.right <= room.right + 1 && box.left >= room.left - 1;
+    }
+    return { left: box.left, right: box.right, shown };
+  }
+  return { left: 0, right: 0, shown: false };
+}"""

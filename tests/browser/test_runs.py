@@ -13,6 +13,7 @@ from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.verbs import archive_runs
 from tests.browser.conftest import until, wait_with_keys_for_load
+from tests.browser.test_browse import BESIDE
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -232,3 +233,26 @@ def test_the_demo_button_of_an_empty_lab_queues_the_chain(page: Page, team: Team
     expect(page.locator("tr[data-run]")).to_have_count(3)
     expect(page.get_by_text("no worker for gpu: start one")).to_be_visible()
     expect(page.get_by_text("after #1")).to_be_visible()
+
+
+def test_the_table_has_room_for_its_columns(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
+    for number in range(1, 4):
+        run = launch_run(team, owner, GRPO, f"qwen3-8b-mini-gsm-grpo-token-entropy-advantages-lr-1e-6-beta-0.04-seed-{number}")
+        Run.across_teams.filter(pk=run.pk).update(
+            status=Status.RUNNING,
+            step=1200,
+            total_steps=15000,
+            recipe="token_entropy_advantages",
+            task="count_letters_multi_turn",
+            progress_at=timezone.now(),
+            policy="Qwen/Qwen3-8B-Instruct-2507-long-context",
+            tags=["baseline-for-the-paper", "night", "do-not-delete"],
+            latest={"reward": -0.125, "entropy": 0.5, "tokens_per_second": 43210, "step_seconds": 62.0},
+        )
+    sign_in(owner)
+    page.goto("/runs/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    for width in (1440, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(BESIDE) == [0, 0, []], width
+    page.set_viewport_size({"width": 1440, "height": 900})

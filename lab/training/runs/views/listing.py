@@ -17,16 +17,16 @@ from lab.training.runs.models import TAG_LENGTH, Run, Status
 COLUMNS = (
     ("status", "Status", ""),
     ("name", "Run", ""),
-    ("recipe", "Recipe", ""),
-    ("policy", "Policy", "wide-only"),
-    ("task", "Task", "wide-only"),
+    ("recipe", "Recipe", "c-recipe"),
+    ("policy", "Policy", "c-policy"),
+    ("task", "Task", "c-task"),
     ("progress", "Progress", ""),
-    ("", "Reward curve", "mid-only"),
+    ("", "Reward curve", "c-spark"),
     ("reward", "Reward", "num"),
-    ("entropy", "Entropy", "num mid-only"),
-    ("speed", "Tokens/s", "num mid-only"),
+    ("entropy", "Entropy", "num c-entropy"),
+    ("speed", "Tokens/s", "num c-speed"),
     ("age", "Age", "num"),
-    ("who", "Who", "wide-only"),
+    ("who", "Who", "c-who"),
 )
 STATUSES = (("open", "Open (queued or running)"), ("ended", "Ended"), *((status.value, status.label) for status in Status))
 
