@@ -6,7 +6,8 @@ document.addEventListener("htmx:afterSettle", () => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.isComposing) return;
-  const cancel = event.target.closest("[data-renaming]")?.querySelector("[data-rename-cancel]");
+  const around = event.target === document.body ? document : event.target.closest("[data-renaming]"); // nothing has the focus while htmx swaps
+  const cancel = around?.querySelector("[data-rename-cancel]");
   if (cancel) cancel.click();
 });
 /* The keyboard goes on where renaming began. */

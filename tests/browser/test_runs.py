@@ -192,9 +192,11 @@ def test_a_run_is_renamed_by_keyboard_and_open_pages_follow(page: Page, runs: li
     other.keyboard.type("   ")
     other.keyboard.press("Enter")
     expect(other.get_by_text("Enter a name.")).to_be_visible()
+    expect(name).to_be_focused()
     other.keyboard.press("Escape")
     expect(name).not_to_be_visible()
     expect(other.locator("h1")).to_have_text("#1 one")
+    expect(other.get_by_role("link", name="Rename the run")).to_be_focused()  # htmx has put the header in place
     other.keyboard.press("r")
     expect(name).to_be_focused()
     other.keyboard.type("one & only")
