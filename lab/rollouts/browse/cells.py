@@ -13,10 +13,9 @@ from django.utils.safestring import SafeString, mark_safe
 from lab.lib import numbers
 from lab.lib.addresses import build_numbered_address
 from lab.rollouts.annotations.summary import Summary
-from lab.rollouts.browse.ends import render_completion_ends, render_line
-from lab.rollouts.browse.found import Found
-from lab.rollouts.trajectories.text_pieces import escape_invisible_text
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text, render_text
 
+LINE_END = "\u21b5 "  # what a line end looks like in a cell, which has one paragraph
 FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
 KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards than rows
 STOPPED = SafeString('<span class="muted">stopped</span>')
@@ -26,16 +25,19 @@ NOTHING = SafeString('<span class="muted">–</span>')
 
 @dataclass(slots=True)
 class TableRow:
-    """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them, and
-    ``tail``, the end of what the completion has beyond ``head``. ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked
-    for, by the column's name. ``found``: where a search found it.
+    """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them.
+    ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name.
     """
 
-    rollout: Any  # Rollout, annotated with ``head``, ``tail`` and ``prompt_head``
+    rollout: Any  # Rollout, annotated with ``head`` and ``prompt_head``
     url: SafeString
     summary: Summary = field(default_factory=Summary)
     loaded: dict[str, Any] = field(default_factory=dict)
-    found: Found | None = None
+
+
+def render_text_cell(value: str) -> SafeString:
+    """A model's or a person's text with what cannot be seen written out."""
+    return SafeString(render_text(value).replace("\n", LINE_END))
 
 
 @lru_cache(KEPT)
@@ -70,8 +72,7 @@ def render_run_cell(row: TableRow) -> SafeString:
 
 @lru_cache(KEPT)
 def render_run_name(number: int, name: str) -> SafeString:
-    name = escape_invisible_text(name)
-    return format_html('<span class="muted">#{}</span> <bdi title="{}">{}</bdi>', number, name, name)
+    return format_html('<span class="muted">#{}</span> <bdi>{}</bdi>', number, escape_invisible_text(name))
 
 
 def render_step_cell(row: TableRow) -> SafeString:
@@ -87,14 +88,14 @@ def render_group_cell(row: TableRow) -> SafeString:
 
 
 def render_completion_cell(row: TableRow) -> SafeString:
-    words = render_completion_ends(row.rollout.head, row.rollout.tail, row.found) or EMPTY
-    return mark_safe(f'<a class="words" href="{row.url}" data-open>{words}</a>')  # ``render_completion_ends`` has escaped them
+    words = render_text_cell(row.rollout.head) or EMPTY
+    return mark_safe(f'<a class="words" href="{row.url}" data-open>{words}</a>')  # ``render_text_cell`` has escaped them
 
 
 def render_prompt_cell(row: TableRow) -> SafeString:
-    words = render_line(row.rollout.prompt_head) or "empty"
+    words = render_text_cell(row.rollout.prompt_head) or "empty"
     where = escape(build_numbered_address("prompt", (row.rollout.prompt_id,)))
-    return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_line`` has escaped them
+    return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_text_cell`` has escaped them
 
 
 def render_finish_cell(row: TableRow) -> SafeString:

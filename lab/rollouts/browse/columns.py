@@ -23,13 +23,11 @@ from lab.teams.accounts.models import Team
 USUAL_COMPONENTS = 6  # reward functions with a column of their own unless the person says otherwise
 MOST_COMPONENTS = 60
 MOST_CHANGES = 80  # names in ``cols``
-SAYS_NOTHING = ("", "reward", "rewards", "func", "function", "fn")
 
 
 @dataclass(frozen=True)
 class Column:
-    """``kind`` num is right-aligned; ``usual`` is shown unless hidden; ``head`` is what its head says where the label is long. ``until``: the rem of
-    room up to which it is away, 0 where it always stays. A column that can be sorted by is named as its field.
+    """``kind`` num is right-aligned; ``usual`` is shown unless hidden. A column that can be sorted by is named as its field.
 
     ``load`` is asked once for the rollouts of a page on which the column is seen, and says by rollout what ``cell`` finds in ``TableRow.loaded``.
     """
@@ -41,13 +39,6 @@ class Column:
     usual: bool = True
     help: str = ""
     load: Callable[[Team, Sequence[Any]], Mapping[int, Any]] | None = None
-    head: str = ""
-    until: int = 0
-
-    @property
-    def classes(self) -> str:
-        """Of its cells: how the style sheet lays it out, and when it leaves."""
-        return f"{self.kind} until-{self.until}" if self.until else self.kind
 
     @property
     def sortable(self) -> bool:
@@ -102,25 +93,16 @@ FURTHER: Registry[Column] = Registry("column")  # of rooms that may not be impor
 
 def build_component_columns(names: Sequence[str]) -> list[Column]:
     """A column for each reward function of the runs in view."""
-    heads = shorten_reward_names(names[:MOST_COMPONENTS])
     return [
         Column(
             COMPONENT + name,
             escape_invisible_text(name),
             partial(cells.render_component_cell, name=name),
-            "num part",
             usual=at < USUAL_COMPONENTS,
             help=f"Value of the reward function {name}.",
-            head=escape_invisible_text(heads[at]),
         )
         for at, name in enumerate(names[:MOST_COMPONENTS])
     ]
-
-
-def shorten_reward_names(names: Sequence[str]) -> list[str]:
-    """Without the words that all reward functions could have in their names, where the rest still tells them apart."""
-    short = ["_".join(word for word in name.split("_") if word.lower() not in SAYS_NOTHING) or name for name in names]
-    return [one if short.count(one) == 1 and one not in names else name for one, name in zip(short, names, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -192,10 +174,10 @@ def load_column_data(columns: Iterable[Column], team: Team, rollouts: Sequence[A
 def render_cell_start(column: Column) -> SafeString:
     """With the column's name where a phone, whose rows are blocks, has to say it in the cell."""
     if column.name == "completion":
-        return format_html('<th scope="row" class="{} c-{}">', column.classes, column.name)
+        return format_html('<th scope="row" class="{} c-{}">', column.kind, column.name)
     if column.name in ROOMY:
-        return format_html('<td class="{} c-{}">', column.classes, column.name)
-    return format_html('<td class="{}" data-label="{}">', column.classes, column.label)
+        return format_html('<td class="{} c-{}">', column.kind, column.name)
+    return format_html('<td class="{}" data-label="{}">', column.kind, column.label)
 
 
 SUPERSEDED = ' class="superseded"'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote_plus
 
@@ -14,7 +14,6 @@ from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.columns import Column
 
 ANY = "~"  # in the place of an order; what people write cannot stand behind "sort=", whose equals sign would be encoded
-ONE_LINE = 8  # characters of the head of a narrow column
 ARROWS = {"descending": "↓", "ascending": "↑"}
 
 
@@ -46,32 +45,19 @@ def build_column_head(column: Column, seen: bool, sort: str, around: tuple[str, 
     return Head(column, seen, f"{before}sort={'' if descending else '-'}{name}{after}", "descending" if descending else "ascending")
 
 
-def render_column_heads(heads: Iterable[Head], placed: Mapping[str, Column]) -> SafeString:
-    """The cells of the table's first row, of the columns that are seen. Written here, as its rows are: a template takes several times as long.
-    ``placed``: the seen columns by name, as they are laid out.
-    """
+def render_column_heads(heads: Iterable[Head]) -> SafeString:
+    """The cells of the table's first row, of the columns that are seen. Written here, as its rows are: a template takes several times as long."""
     page = escape(reverse("rollouts"))
-    return mark_safe("".join(render_head_cell(head, placed[head.column.name], place, page) for place, head in enumerate(heads, 1) if head.seen))
+    return mark_safe("".join(render_head_cell(head, place, page) for place, head in enumerate(heads, 1) if head.seen))
 
 
-def split_head(name: str) -> tuple[str, ...]:
-    """The name of a reward function in one line or two, cut at the underscore nearest to its middle."""
-    cuts = [at + 1 for at, sign in enumerate(name[:-1]) if sign == "_" and at]
-    if len(name) <= ONE_LINE or not cuts:
-        return (name,)
-    cut = min(cuts, key=lambda at: abs(2 * at - len(name)))
-    return name[:cut], name[cut:]
-
-
-def render_head_cell(head: Head, column: Column, place: int, page: str) -> str:
+def render_head_cell(head: Head, place: int, page: str) -> str:
     """One cell as HTML. ``page``, the address of the table, is escaped already."""
-    label = f"<bdi>{'<br>'.join(map(escape, split_head(column.head)))}</bdi>" if column.head else f"<bdi>{escape(column.label)}</bdi>"
+    column, label = head.column, f"<bdi>{escape(head.column.label)}</bdi>"
     title = f' title="{escape(column.help)}"' if column.help else ""
     if not head.url:
-        return f'<th scope="col" class="{column.classes}"{title}>{label}</th>'
+        return f'<th scope="col" class="{column.kind}"{title}>{label}</th>'
     order = f' aria-sort="{head.direction}"' if head.direction else ""
     arrow = f'<span aria-hidden="true"> {ARROWS[head.direction]}</span>' if head.direction else ""
     where = escape(head.url)
-    return (
-        f'<th scope="col" class="{column.classes}"{title}{order}><a id="sort-{place}" href="{where}" hx-get="{page}{where}">{label}{arrow}</a></th>'
-    )
+    return f'<th scope="col" class="{column.kind}"{title}{order}><a id="sort-{place}" href="{where}" hx-get="{page}{where}">{label}{arrow}</a></th>'

@@ -27,8 +27,6 @@ from trainers.contract.problems import Problem
 __all__ = ["Count", "Examined", "Page", "SearchProgress", "filter_matching_rollouts", "find_neighbour_ids", "read_page", "runs_of", "stream_rollouts"]
 
 CUT_AT = 300  # characters of a prompt or completion that a list needs
-END_CUT_AT = 120  # characters of the end of a longer completion, where the answer is
-SHORT = 4 * (CUT_AT + END_CUT_AT)  # bytes: what is longer has its end beyond the first CUT_AT characters, whatever it is written in
 EXAMINABLE = 100_000  # to which the rollouts a regular expression goes through are counted
 BATCH = 500
 NEIGHBOUR_SECONDS, STREAM_SECONDS = 1.0, 5.0  # for a regular expression: to find a neighbour, for a batch of a stream
@@ -36,9 +34,7 @@ NEIGHBOUR_SECONDS, STREAM_SECONDS = 1.0, 5.0  # for a regular expression: to fin
 
 @dataclass(slots=True)
 class ListedRollout:
-    """What a list shows of a rollout, under the names that Rollout has for it; of its texts the first CUT_AT characters, and of what the completion
-    has beyond them at least the last END_CUT_AT.
-    """
+    """What a list shows of a rollout, under the names that Rollout has for it; of its texts the first CUT_AT characters."""
 
     pk: int
     run_id: UUID
@@ -58,7 +54,6 @@ class ListedRollout:
     filtered: str
     superseded: bool
     head: str
-    tail: str
     prompt_head: str
     run: Run
 
@@ -161,9 +156,7 @@ def progress_of(runs: Sequence[Run], selection: Selection) -> SearchProgress | N
 # The columns in the order of ListedRollout. Written out, because every list pays for composing it.
 LISTED_ROLLOUTS = """
 SELECT rollout.id, run_id, prompt_id, attempt, step, phase, group_index, sample, rewards, reward, advantage, length, mean_entropy, max_entropy,
-    finish_reason, filtered, superseded, left(completion, %(cut)s),
-    CASE WHEN octet_length(completion) > %(short)s THEN right(completion, %(end)s) ELSE substr(completion, %(cut)s + 1) END,
-    left(prompt.text, %(cut)s)
+    finish_reason, filtered, superseded, left(completion, %(cut)s), left(prompt.text, %(cut)s)
 FROM trajectories_rollout AS rollout JOIN trajectories_prompt AS prompt ON prompt.id = rollout.prompt_id
 WHERE rollout.id = ANY(%(ids)s::bigint[]) AND run_id = ANY(%(runs)s)
 """
@@ -176,7 +169,7 @@ def load_page_rollouts(ids: Sequence[int], runs: Sequence[Run]) -> list[ListedRo
         return []
     known = {run.pk: run for run in runs}
     with connection.cursor() as cursor:
-        cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "end": END_CUT_AT, "short": SHORT, "ids": write_id_array(ids), "runs": list(known)})
+        cursor.execute(LISTED_ROLLOUTS, {"cut": CUT_AT, "ids": write_id_array(ids), "runs": list(known)})
         stored = cursor.fetchall()
     rollouts = {row[0]: ListedRollout(*(*row[:REWARDS], json.loads(row[REWARDS]), *row[REWARDS + 1 :], known[row[1]])) for row in stored}
     return [rollouts[pk] for pk in ids if pk in rollouts]

@@ -32,11 +32,9 @@ from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
 from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of, filter_bar, runs_to_choose
-from lab.rollouts.browse.found import find_matches
 from lab.rollouts.browse.heads import build_column_heads, render_column_heads
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
-from lab.rollouts.browse.room import place_columns
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
@@ -90,12 +88,7 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     said = summarize_annotations(rollout.pk for rollout in page.rows)
     shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
-    found = find_matches(selection, [rollout.pk for rollout in page.rows])
-    made = [
-        TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk], found.get(rollout.pk))
-        for rollout in page.rows
-    ]
-    placed = place_columns(shown, address.choice.shown, selection.sort.removeprefix("-"), made)
+    made = [TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
     return {
         "bar": bar,
         "chosen": chosen,
@@ -103,9 +96,9 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
         "newest": max((run.last_rollout for run in page.runs), default=0),
         "growing": any(run.is_active for run in (*in_view, *page.runs)),
         "heads": heads,
-        "head_cells": render_column_heads(heads, {column.name: column for column in placed}),
+        "head_cells": render_column_heads(heads),
         "one_run": one_run,
-        "rows": SafeString("\n".join(columns.render_table_rows(made, placed))),
+        "rows": SafeString("\n".join(columns.render_table_rows(made, shown))),
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
