@@ -13,8 +13,16 @@ from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.verbs import archive_runs
 from tests.browser.conftest import until, wait_with_keys_for_load
-from tests.browser.test_browse import BESIDE
 
+# How far the page and the table are wider than their room, and the words of cells that lie beside it.
+BESIDE = """() => {
+  const wrap = document.querySelector(".table-wrap"), room = wrap.getBoundingClientRect();
+  const seen = [...wrap.querySelectorAll("thead th, tbody tr > *")].filter((cell) => cell.checkVisibility());
+  const cut = seen.filter((cell) => cell.getBoundingClientRect().right > room.right + 1
+    || (cell.matches(".num, .c-status") && cell.scrollWidth > cell.clientWidth + 1));
+  const words = cut.slice(0, 9).map((cell) => cell.textContent.trim());
+  return [document.documentElement.scrollWidth - innerWidth, wrap.scrollWidth - wrap.clientWidth, words];
+}"""
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
 
