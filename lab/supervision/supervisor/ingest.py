@@ -32,6 +32,7 @@ from trainers.contract.events import AttemptStarted, Saved
 log = logging.getLogger(__name__)
 
 AHEAD = ReadAhead()
+freeze_before_first_batch = cache(freeze_loaded)
 LIMIT = 8 << 20  # bytes of spool in a transaction: about two thousand rollouts of 256 tokens
 
 
@@ -67,11 +68,6 @@ def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | No
         publish_batch(batch, stored)
         return batch
     return None
-
-
-@cache
-def freeze_before_first_batch() -> None:
-    freeze_loaded()
 
 
 def write_batch(batch: SpoolBatch) -> metrics.Points:

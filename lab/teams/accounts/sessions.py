@@ -11,7 +11,8 @@ from allauth.usersessions.adapter import DefaultUserSessionsAdapter
 from allauth.usersessions.models import UserSession
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
-from django.contrib.auth import SESSION_KEY
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models.functions import Now
@@ -25,6 +26,16 @@ SEEN_SECONDS = 60  # a session's "last seen" is at most so old; pages ask for mu
 TELL_SECONDS = 2.0
 session_revoked = Signal()  # user, label: address and browser of the session that the person has ended
 REMEMBERED = 10_000  # sessions whose last look this process remembers
+
+
+def begin_session(user: User, backend: str) -> str:
+    """The key of a new session of somebody who has signed in by ``backend``, without a request: for commands and tests."""
+    session = SessionStore()
+    session[SESSION_KEY] = str(user.pk)
+    session[BACKEND_SESSION_KEY] = backend
+    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    session.save()
+    return str(session.session_key)
 
 
 class SeenMiddleware:

@@ -11,8 +11,6 @@ import time
 from collections.abc import Sequence
 
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.urls import reverse
 from rich.box import SIMPLE
 from rich.console import Console
@@ -22,6 +20,7 @@ from lab.teams.accounts import setup_link
 from lab.teams.accounts.addresses import team_path
 from lab.teams.accounts.demo_team import ensure_demo_account, find_demo_team, list_people
 from lab.teams.accounts.models import Team, User
+from lab.teams.accounts.sessions import begin_session
 from lab.teams.audit.recording import from_command
 from lab.training.runs import metrics
 from lab.training.runs.launch import launch_recipe
@@ -114,7 +113,7 @@ def train_demo_stages(user: User, lab: LocalLab, console: Console, overrides: Sp
 
 def fetch_pages(user: User, lab: LocalLab, runs: Sequence[Run]) -> None:
     """Reads every run's page from the web process, signed in as the demo's user. Raises DemoError."""
-    cookie = f"{settings.SESSION_COOKIE_NAME}={signed_in(user)}"
+    cookie = f"{settings.SESSION_COOKIE_NAME}={begin_session(user, settings.AUTHENTICATION_BACKENDS[0])}"
     for run in runs:
         path = reverse("run", args=[run.pk])
         try:
@@ -123,15 +122,6 @@ def fetch_pages(user: User, lab: LocalLab, runs: Sequence[Run]) -> None:
             raise DemoError(f"the page of {run} cannot be read: {error}; see {lab.logs / 'web.log'}") from None
         if status != 200 or f"#{run.number}" not in page:
             raise DemoError(f"{lab.url}{path} answers {status}, not the page of {run}; see {lab.logs / 'web.log'}")
-
-
-def signed_in(user: User) -> str:
-    session = SessionStore()
-    session[SESSION_KEY] = str(user.pk)
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
-    session[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    session.save()
-    return str(session.session_key)
 
 
 def before_and_after(run: Run, metric: str) -> tuple[float, float]:

@@ -168,6 +168,15 @@ def stop_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
     return outcome
 
 
+def act_on_runs(team: Team, act: str, numbers: Collection[int], tag: str) -> BulkOutcome:
+    """``act``: a key of PLAIN_ACTS or TAG_ACTS; ``tag`` is for the latter. Raises InputRefusal and Refusal."""
+    return PLAIN_ACTS[act](team, numbers) if act in PLAIN_ACTS else TAG_ACTS[act](team, numbers, tag)
+
+
+PLAIN_ACTS: dict[str, Callable[[Team, Collection[int]], BulkOutcome]] = {"stop": stop_runs, "archive": archive_runs, "unarchive": unarchive_runs}
+TAG_ACTS: dict[str, Callable[[Team, Collection[int], str], BulkOutcome]] = {"tag": tag_runs, "untag": untag_runs}
+
+
 def find_chosen_runs(team: Team, numbers: Collection[int]) -> list[Run]:
     """The team's runs of these numbers. Raises Refusal: 404 when it has none of them, 422 when they are too many."""
     if len(set(numbers)) > MOST_AT_ONCE:

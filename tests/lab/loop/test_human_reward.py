@@ -19,6 +19,7 @@ from lab.data.loop.models import Ask
 from lab.labelling.labels.item_claims import claim_items
 from lab.labelling.labels.judgements import submit_judgement
 from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Purpose, Queue, QueueStatus
+from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.supervision.supervisor import prompts
 from lab.supervision.supervisor.ingest import ingest_spool
@@ -189,10 +190,7 @@ def test_the_real_trainer_is_rewarded_by_a_person(team: Team, ann: User) -> None
     thread.start()
     while thread.is_alive():
         if (queue := human_reward.find_reward_queue(run)) is not None and queue.status == QueueStatus.OPEN:
-            for held in claim_items(queue, ann, hold=4):
-                lengths = [len(held.item.texts[place]) for place in held.order]
-                tiers = [[place for place, own in enumerate(lengths) if own == length] for length in sorted(set(lengths), reverse=True)]
-                submit_judgement(queue, ann, held.token, uuid.uuid4(), {"choice": "ranked", "tiers": tiers}, 1.0)
+            rank_longest_first(queue, ann)
         time.sleep(0.05)
     run.refresh_from_db()
     assert (run.status, run.reason) == (Status.FINISHED, "")
@@ -210,6 +208,20 @@ def test_the_real_trainer_is_rewarded_by_a_person(team: Team, ann: User) -> None
     assert queue.status == QueueStatus.CLOSED
     assert not queue.items.filter(texts__isnull=False).exists()  # every item knows its rollouts
     assert Preference.objects.filter(item__queue=queue).exists()
+
+
+def rank_longest_first(queue: Queue, user: User) -> None:
+    """Answers what waits. The run closes its queue when it ends, which may be between the look at the queue and the claim."""
+    try:
+        waiting = claim_items(queue, user, hold=4)
+    except Refusal:
+        queue.refresh_from_db()
+        assert queue.status == QueueStatus.CLOSED
+        return
+    for held in waiting:
+        lengths = [len(held.item.texts[place]) for place in held.order]
+        tiers = [[place for place, own in enumerate(lengths) if own == length] for length in sorted(set(lengths), reverse=True)]
+        submit_judgement(queue, user, held.token, uuid.uuid4(), {"choice": "ranked", "tiers": tiers}, 1.0)
 
 
 def in_background(run: Run) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -13,7 +12,6 @@ from lab.edges.api.base import RequestBody, caller_of, make_router, require_perm
 from lab.edges.api.problems import make_invalid_problem
 from lab.training.runs import verbs
 from lab.training.runs.models import TAG_LENGTH
-from lab.training.runs.verbs import BulkOutcome
 
 router = make_router("Runs")
 
@@ -42,18 +40,11 @@ class BulkActOut(Schema):
     unchanged: list[Unchanged]
 
 
-PLAIN: dict[str, Callable[..., BulkOutcome]] = {"stop": verbs.stop_runs, "archive": verbs.archive_runs, "unarchive": verbs.unarchive_runs}
-
-
 @router.post("/runs/act", auth=require_permission("runs.launch"), response=BulkActOut, summary="Stop, archive or tag several runs")
 def act_on_runs(request: HttpRequest, given: BulkActIn) -> dict[str, Any]:
     """Runs that cannot be changed are left alone; the response says why. If the team has none of the runs, it is 404."""
-    team = caller_of(request).team
-    if given.act in PLAIN:
-        if given.tag:
-            raise make_invalid_problem("tag", f"is not used by the act {given.act.value}", "leave it out")
-        outcome = PLAIN[given.act](team, given.runs)
-    else:
-        outcome = (verbs.tag_runs if given.act == BulkAct.TAG else verbs.untag_runs)(team, given.runs, given.tag)
+    if given.tag and given.act not in verbs.TAG_ACTS:
+        raise make_invalid_problem("tag", f"is not used by the act {given.act.value}", "leave it out")
+    outcome = verbs.act_on_runs(caller_of(request).team, given.act, given.runs, given.tag)
     unchanged = [{"run": number, "reason": why} for number, why in outcome.left.items()]
     return {"changed": [run.number for run in outcome.changed], "unchanged": unchanged}

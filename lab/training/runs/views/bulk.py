@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, JsonResponse
@@ -34,7 +34,7 @@ def act_on_runs(request: LabRequest) -> HttpResponse:
         raise Http404("no such act")
     numbers = [number for text in request.POST.getlist("run") if (number := parse_whole_number(text, MAX_INTEGER))]
     try:
-        outcome = do_bulk_act(request, act, numbers, tag)
+        outcome = verbs.act_on_runs(request.team, act, numbers, tag)
     except Refusal as refusal:
         if refusal.status == 404:
             raise Http404(str(refusal)) from None
@@ -43,13 +43,6 @@ def act_on_runs(request: LabRequest) -> HttpResponse:
     text, tone = describe_outcome(act, " ".join(tag.split()), outcome), "success" if outcome.changed else "info"
     undo = {"act": UNDOES[act], "runs": [run.number for run in outcome.changed], "tag": tag} if act in UNDOES and outcome.changed else None
     return answer_bulk_act(request, text, tone, undo=undo)
-
-
-def do_bulk_act(request: LabRequest, act: str, numbers: Collection[int], tag: str) -> BulkOutcome:
-    plain: dict[str, Callable[..., BulkOutcome]] = {"stop": verbs.stop_runs, "archive": verbs.archive_runs, "unarchive": verbs.unarchive_runs}
-    if act in plain:
-        return plain[act](request.team, numbers)
-    return (verbs.tag_runs if act == "tag" else verbs.untag_runs)(request.team, numbers, tag)
 
 
 def describe_outcome(act: str, tag: str, outcome: BulkOutcome) -> str:
