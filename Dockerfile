@@ -8,6 +8,7 @@ COPY requirements.in requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock \
  && pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.in)"
 COPY . .
+RUN python -m lab.lib.npm_packages npm.lock
 # Static files under names with a hash of their content, which browsers keep for good; the settings' services are not asked.
 ENV LAB_STATIC=/lab-static
 RUN DATABASE_URL=postgres:/// REDIS_URL=unix:/// SECRET_KEY=unused python manage.py collectstatic --noinput --verbosity 0

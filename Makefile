@@ -3,8 +3,8 @@
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
 PY := .venv/bin/python
-STAMP := .venv/installed-$(shell cat requirements.in requirements.lock | cksum | cut -d' ' -f1)
-TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock requirements-test.lock | cksum | cut -d' ' -f1)
+STAMP := .venv/installed-$(shell cat requirements.in requirements.lock npm.lock | cksum | cut -d' ' -f1)
+TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock requirements-test.lock npm.lock npm-test.lock | cksum | cut -d' ' -f1)
 TORCH := $(shell grep '^torch==' requirements.in)
 INSTALL := $(PY) -m pip install --disable-pip-version-check --progress-bar off -q
 PORT ?= 8000
@@ -27,19 +27,21 @@ setup: $(STAMP)
 
 # Every file is held to its hash; --no-deps, because the lock is complete and nothing beside it may come in. Then torch, alone: the build your index
 # offers for this machine (CPU or CUDA) has a hash of its own, and all it needs beside libraries for a GPU is there by then.
-$(STAMP): requirements.in requirements.lock
+$(STAMP): requirements.in requirements.lock npm.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(INSTALL) --require-hashes --no-deps -r requirements.lock
 	$(INSTALL) "$(TORCH)"
 	@$(PY) -m pip check --disable-pip-version-check -q
+	$(PY) -m lab.lib.npm_packages npm.lock
 	@rm -f .venv/installed-*
 	@touch $@
 
 setup-test: $(TEST_STAMP)
 
-$(TEST_STAMP): $(STAMP) requirements-test.lock
+$(TEST_STAMP): $(STAMP) requirements-test.lock npm-test.lock
 	$(INSTALL) --require-hashes --no-deps -r requirements-test.lock
+	$(PY) -m lab.lib.npm_packages npm-test.lock
 	@rm -f .venv/test-tools-*
 	@touch $@
 

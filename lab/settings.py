@@ -248,9 +248,11 @@ STATICFILES_DIRS = [BASE / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "lab.lib.package_assets.PlotlyFinder",
+    "lab.lib.package_assets.NpmPackageFinder",
 ]
 WHITENOISE_USE_FINDERS = not STATIC_ROOT
+if not STATIC_ROOT:  # with it, the hashed names tell
+    WHITENOISE_IMMUTABLE_FILE_TEST = r"/vendor/[^/]+-\d+\.\d+\.\d+\.min\.js$"  # the address says the version: a browser keeps the file for good
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -1,6 +1,5 @@
-"""Front-end assets that Python packages carry, served as static files without copying them into the project."""
+"""Front-end files of packages (``npm.lock``), served as static files under ``vendor/`` without copying them into the project."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,21 +7,25 @@ from django.contrib.staticfiles.finders import BaseFinder
 from django.contrib.staticfiles.utils import matches_patterns
 from django.core.files.storage import FileSystemStorage
 
+from lab.lib.npm_packages import packages_folder, read_lock
 
-class PlotlyFinder(BaseFinder):
-    """``vendor/plotly.min.js`` out of the plotly package; the package is not imported (that takes a second)."""
+LOCK = Path(__file__).parents[2] / "npm.lock"
+PREFIX = "vendor"
 
-    files = ("plotly.min.js",)
+
+class NpmPackageFinder(BaseFinder):
+    """``vendor/plotly-cartesian-4.1.1.min.js`` and whatever else the lock names. Raises RuntimeError where it has not been fetched."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        spec = find_spec("plotly")
-        if spec is None or spec.origin is None:
-            raise RuntimeError("the package plotly is not installed: run make setup")
-        self.storage = FileSystemStorage(location=Path(spec.origin).parent / "package_data")
-        self.storage.prefix = "vendor"  # type: ignore[attr-defined]
+        self.files = tuple(package.served_name for package in read_lock(LOCK))
+        self.storage = FileSystemStorage(location=packages_folder())
+        self.storage.prefix = PREFIX  # type: ignore[attr-defined]
+        missing = [name for name in self.files if not self.storage.exists(name)]
+        if missing:
+            raise RuntimeError(f"{', '.join(missing)}: not fetched, run make setup")
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
-        name = path.removeprefix("vendor/")
+        name = path.removeprefix(f"{PREFIX}/")
         paths = [self.storage.path(name)] if path != name and name in self.files else []
         return paths if find_all else (paths[0] if paths else [])
 

@@ -24,7 +24,7 @@ WINGS = {
 }
 ROOMS = [(wing, room) for wing, rooms in WINGS.items() for room in rooms]
 BESIDE = {("catalog", "workers"), ("workers", "catalog")}
-HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "plotly"}
+HEAVY = {"torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers"}
 TOP = {"lab.settings", "lab.celery", "lab.embedded"}  # belong to no room
 
 
@@ -98,7 +98,7 @@ def test_every_room_has_its_place_in_a_wing() -> None:
 @pytest.mark.parametrize("module", ["lab.asgi", "lab.celery"])
 def test_importing_the_web_process_does_not_import_torch(module: str) -> None:
     code = f"import sys, {module}; from django.urls import get_resolver; get_resolver().url_patterns; print(sorted(HEAVY & set(sys.modules)))"
-    code = "HEAVY = {'torch', 'transformers', 'trl', 'datasets', 'peft', 'pandas', 'plotly'}; import django; django.setup(); " + code
+    code = "HEAVY = {'torch', 'transformers', 'trl', 'datasets', 'peft', 'pandas'}; import django; django.setup(); " + code
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "lab.settings"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[]", done.stderr

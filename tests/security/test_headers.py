@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from django.test import Client
 
 from lab.lib import csp_reports
 from lab.lib.content_policy import build_csp_directives
+from lab.lib.npm_packages import packages_folder, read_lock
+from lab.lib.package_assets import LOCK
 from tests.lab.accounts.signing_in import give_app
 from tests.lab.cast import Cast, make_cast
 from tests.security.people import routes
@@ -24,7 +25,7 @@ PAGES = [
     "/nothing-here/",
     "/runs/",
     "/static/base/lab.css",
-    "/static/vendor/plotly.min.js",
+    "/static/vendor/plotly-cartesian-4.1.1.min.js",
     "/static/base/favicon.svg",
     "/static/none.css",
 ]
@@ -132,11 +133,9 @@ def test_reports_are_few_short_and_nothing_else(fresh_budget: None) -> None:
 
 
 def test_plotlys_own_rules_are_those_of_the_bundle() -> None:
-    """A new version of the package brings others: make static/charts/plotly.css from them."""
-    spec = find_spec("plotly")
-    assert spec is not None
-    assert spec.origin is not None
-    bundle = (Path(spec.origin).parent / "package_data" / "plotly.min.js").read_text()
+    """A new version of the package brings others: make static/charts/plotly.css from them, and name it in the template."""
+    package = next(package for package in read_lock(LOCK) if package.name.startswith("plotly"))
+    bundle = (packages_folder() / package.served_name).read_text()
     start = bundle.index('"X,X div":')
     rules = bundle[start : bundle.index("}", start)]
     found = (Path(settings.BASE) / "static" / "charts" / "plotly.css").read_text()
@@ -145,6 +144,7 @@ def test_plotlys_own_rules_are_those_of_the_bundle() -> None:
     for one in declarations:
         assert one[1:-1].replace('\\"', '"') in found, one
     template = (Path(settings.BASE) / "templates" / "plotly.html").read_text()
+    assert f"vendor/{package.served_name}'" in template
     assert "no-inline-styles" in bundle
     for placeholder in re.findall(r'<template id="([0-9a-f]+)"', template):
         assert f'getElementById("{placeholder}")' in bundle

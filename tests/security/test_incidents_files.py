@@ -164,7 +164,7 @@ def converter(route: Route, parameter: str) -> str:
         "/static/%2e%2e/lab/settings.py",
         "/static//etc/passwd",
         "/static/vendor/../../../../../etc/passwd",
-        "/static/vendor/plotly.min.js/../../__init__.py",
+        "/static/vendor/plotly-cartesian-4.1.1.min.js/../../__init__.py",
         "/static/base/lab.css\0.py",
         "/t/../static/../lab/settings.py",
     ],
