@@ -1,6 +1,7 @@
 """The supervised cold start of the built-in policy: without it the weights are random and reinforcement finds no reward to follow.
 
-It depends on task and difficulty only, so it is done once on a machine. ``LAB_COLD_START_STEPS`` shortens it (600 steps otherwise).
+It depends on task and difficulty only, so it is done once on a machine. ``LAB_COLD_START_STEPS`` shortens it (600 steps otherwise) and has each step
+see SHORT_BATCH demonstrations: for tests, which need the form of an answer and some right ones.
 """
 
 import os
@@ -20,6 +21,9 @@ from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.tasks.base import Task
+
+
+SHORT_BATCH = 12
 
 
 class OnlyProgress(Reporter):
@@ -45,8 +49,8 @@ def build_cold_start_config() -> SFT:
     if not steps:
         return SFT()
     default, count = SFT(), int(steps)
-    rows = min(default.demonstrations, count * default.per_device_train_batch_size)
-    return SFT(max_steps=count, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
+    rows = min(default.demonstrations, count * SHORT_BATCH)
+    return SFT(max_steps=count, per_device_train_batch_size=SHORT_BATCH, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
 
 
 def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
