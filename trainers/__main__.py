@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "preflight":
             return print_preflight_report(options.run_json, options.policy_pending)
         if options.command == "replay":
-            return print_replay(options.request)
+            return print_replays(options.request)
         if options.command == "sample":
             return run_sampling_requests()
         if options.command == "send":
@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
         return print_catalog(options.out, options.built_in)
     except SpecError as error:
         return print_problems(error.problems)
+    except FileNotFoundError as error:
+        return print_problems([Problem("file", str(error.filename), "is not there")])
 
 
 def build_argument_parser() -> argparse.ArgumentParser:
@@ -77,10 +79,10 @@ def build_argument_parser() -> argparse.ArgumentParser:
     five = commands.add_parser(
         "replay",
         help="replay a recipe on stored rollouts",
-        description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as JSON. No model is loaded.",
+        description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as a line of JSON. No model is loaded.",
         epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is invalid",
     )
-    five.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input")
+    five.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input, a request a line")
     four = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")
     four.add_argument("name", nargs="?", default="", metavar="NAME", help="the method to show")
     four.add_argument("--markdown", action="store_true", help="print docs/methods.md instead, without the methods of other packages")
@@ -186,22 +188,34 @@ def print_preflight_report(source: str, policy_pending: bool) -> int:
     return FINE if report.ok else REFUSED
 
 
-def print_replay(source: str) -> int:
+def print_replays(source: str) -> int:
+    """Of the request in the file ``source``, or of each line of standard input as it comes; the exit code is that of the last."""
+    with import_undisturbed():
+        import msgspec
+
+    code = FINE
+    for text in sys.stdin.buffer if source == "-" else [Path(source).read_bytes()]:
+        with redirect_stdout(sys.stderr):  # a method of another package may print
+            given = answer_replay_text(text, source)
+        sys.stdout.buffer.write(msgspec.json.encode(given) + b"\n")
+        sys.stdout.buffer.flush()
+        code = FINE if given["ok"] else REFUSED
+    return code
+
+
+def answer_replay_text(text: bytes, source: str) -> dict[str, Any]:
     with import_undisturbed():
         import msgspec
 
         from trainers.replay.recompute import ReplayRequest, answer_replay_request
 
     try:
-        text = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        given = answer_replay_request(msgspec.json.decode(text, type=ReplayRequest))
-    except (OSError, msgspec.MsgspecError) as error:
+        return answer_replay_request(msgspec.json.decode(text, type=ReplayRequest))
+    except msgspec.MsgspecError as error:
         problem = Problem("request", source, f"is not a replay request: {error}", "see docs/run-files.md")
-        given = {"ok": False, "problems": [asdict(problem)]}
+        return {"ok": False, "problems": [asdict(problem)]}
     except SpecError as error:
-        given = {"ok": False, "problems": error.as_json()}
-    sys.stdout.buffer.write(msgspec.json.encode(given) + b"\n")
-    return FINE if given["ok"] else REFUSED
+        return {"ok": False, "problems": error.as_json()}
 
 
 def print_problems(problems: list[Problem]) -> int:

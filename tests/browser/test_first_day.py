@@ -13,7 +13,8 @@ from tests.browser.conftest import until
 from tests.browser.training import expect_complete, wait_for_status
 
 TRAINING_MS = 300_000  # imports of torch and TRL and some steps, on a busy machine
-STEPS = 40  # some 25 s of training: far from done when the stop comes after the third
+STEPS = 40  # some 10 s of training: far from done when the stop comes after the third
+BATCH = 16
 
 
 def sign_up(page: Page) -> None:
@@ -30,6 +31,7 @@ def launch(page: Page) -> Run:
     page.goto("/launch/grpo/")
     page.get_by_role("radio", name="Tiny, untrained").check()  # needs no cold start; what is learnt does not matter here
     page.get_by_label("Steps", exact=True).fill(str(STEPS))
+    page.get_by_label("Per-device batch size").fill(str(BATCH))
     page.get_by_text("Held-out evaluation", exact=True).click()
     page.get_by_label("Held-out prompts").fill("8")
     page.get_by_role("button", name="Launch", exact=True).click()
@@ -66,7 +68,7 @@ def test_launch_watch_stop_and_save_resume_finish(page: Page, start_process: Cal
     run.refresh_from_db()
     trained = Rollout.objects.current().filter(run=run, phase="train")
     assert list(run.attempts.values_list("from_step", flat=True)) == [0, stopped_at]
-    assert trained.count() == 64 * STEPS
+    assert trained.count() == BATCH * STEPS
     assert sorted(trained.values_list("step", flat=True).distinct()) == list(range(1, STEPS + 1))
 
     page.get_by_label("Parts of the run").get_by_role("link", name="Rollouts").click()

@@ -469,7 +469,8 @@ def test_an_interrupted_demo_does_not_train_before_the_next(chain: list[Run], te
 def test_a_demo_too_short_to_learn_goes_all_the_way_and_fails(home: Path) -> None:
     # A cold start just long enough that some answers are right, because DPO needs pairs; then too few steps to learn from them.
     few = {"max_steps": 4, "per_device_train_batch_size": 16}
-    stages = [{"training": {"max_steps": 80, "per_device_train_batch_size": 12}}, {"training": few}, {"training": {**few, "sampled_prompts": 100}}]
+    shown = {"max_steps": 80, "per_device_train_batch_size": 12, "demonstrations": 960}
+    stages = [{"training": shown}, {"training": few}, {"training": {**few, "sampled_prompts": 100}}]
     code = f"""
 import os, sys
 sys.argv = ["manage.py", "demo"]

@@ -22,7 +22,6 @@ from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.tasks.base import Task
 
-
 SHORT_BATCH = 12
 
 

@@ -178,3 +178,4 @@ def stream_completions(requests: Iterable[bytes]) -> None:
     for text in requests:
         SamplingSession(parse_sampling_request(text), say).run()
         gc.collect()  # a session and its watcher hold each other: the next policy must not be loaded beside this one
+        torch.cuda.empty_cache()  # nothing without CUDA; the process is kept for a while, and others need the memory

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from django.conf import settings
 
-from lab.lib.child_environment import REPLAY, environment_for
-from lab.lib.processes import die_with_parent
+from lab.lib.child_environment import REPLAY
+from lab.lib.kept_process import Conversation, IdleProcess, KeptProcess, StartError
 from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_batch_rollouts
 from lab.rollouts.replay.models import FORMAT, SECONDS, Replay
@@ -48,31 +46,30 @@ def answer_question(replay_id: str) -> None:
         raise
 
 
+def start_replay_process() -> KeptProcess:
+    return KeptProcess([sys.executable, "-m", "trainers", "replay", "-"], REPLAY, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
+
+
+idle_replay = IdleProcess(start_replay_process)
+
+
 def run_replay_command(request: bytes) -> dict[str, Any]:
-    """The answer of ``python -m trainers replay``. Raises ReplayError."""
-    environment = environment_for(REPLAY, CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1")
-    command = [sys.executable, "-m", "trainers", "replay", "-"]
+    """The answer of ``python -m trainers replay``; ``request``: JSON on one line. Raises ReplayError."""
     try:
-        done = subprocess.run(
-            command,
-            input=request,
-            capture_output=True,
-            timeout=SECONDS,
-            cwd=settings.BASE,
-            env=environment,
-            check=False,
-            preexec_fn=die_with_parent,
-        )
-    except subprocess.TimeoutExpired:
-        raise ReplayError(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.") from None
-    except OSError as error:
-        raise ReplayError(f"The replay could not be started: {error.strerror}.") from None
-    try:
-        given = json.loads(done.stdout)
-    except ValueError:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise ReplayError(f"The replay failed with exit code {done.returncode}: {last[0][:SHOWN_ERROR]}") from None
-    return dict(given)
+        with Conversation(idle_replay, SECONDS) as replay:
+            replay.ask(request)
+            if text := replay.read_line():
+                given: dict[str, Any] = json.loads(text)
+                replay.answered = True
+                return given
+            code = replay.exit_code()
+            if replay.is_late():
+                raise ReplayError(f"The replay timed out after {SECONDS:.0f} s. Choose a single group or fewer methods.")
+            raise ReplayError(f"The replay failed with exit code {code}: {replay.last_words() or 'no output'}"[:SHOWN_ERROR])
+    except StartError as error:
+        raise ReplayError(f"The replay {error}.") from None
+    except (OSError, ValueError) as error:
+        raise ReplayError(f"The replay was aborted: {error}"[:SHOWN_ERROR]) from None
 
 
 def compare_replayed_rollouts(replay: Replay, given: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from lab.labelling.labels.models import Kind, Queue
+from lab.lib.kept_process import KeptProcess
 from lab.lib.refusals import Refusal
 from lab.models.playground import chores, display, sampling, stored_samples
 from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
@@ -70,16 +71,24 @@ def texts(made: Sampling) -> list[list[str]]:
 def test_both_sides_write_and_the_same_seed_writes_the_same_again(
     team: Team, owner: User, sides: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, starts = sampling.start_sampler_process, list[str]()
-    monkeypatch.setattr(sampling, "start_sampler_process", lambda: (starts.append("sampler"), start())[1])
+    used: list[int] = []
+    take = sampling.idle_sampler.take
+
+    def note_the_process() -> KeptProcess:
+        process = take()
+        used.append(process.process.pid)
+        return process
+
+    monkeypatch.setattr(sampling.idle_sampler, "take", note_the_process)
     made = sampled(team, owner, *sides)
-    assert starts == ["sampler"]  # the second side does not wait for a process of its own
+    assert len(used) == 1  # the second side does not wait for a process of its own
     assert (made.status, made.error) == (SamplingStatus.FINISHED, "")
     first, second = texts(made)
     assert len(first) == len(second) == 2
     assert first == second, "two checkpoints with the same weights and the same seed"
     assert first[0] != first[1]
     assert texts(sampled(team, owner, sides[0])) == [first]
+    assert used == used[:1] * 2  # nor does who samples again within two minutes
     for one in Sample.objects.filter(side__sampling=made):
         entropies, logprobs = arrays.unpack_array(bytes(one.entropies)), arrays.unpack_array(bytes(one.logprobs))
         assert len(entropies) == len(logprobs) == one.tokens <= 12
@@ -152,6 +161,7 @@ def test_stopping_keeps_what_was_written_and_ends_the_process(
     sampling.run_sampling(str(made.pk))
     made.refresh_from_db()
     assert made.status == SamplingStatus.STOPPED
+    assert sampling.idle_sampler.process is None
     assert Sample.objects.filter(side__sampling=made).count() == 2  # of the first side only
     assert len(lines) < 12
 
