@@ -6,9 +6,11 @@ another name first, and is built by one process at a time.
 
 import fcntl
 import hashlib
+import inspect
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -118,8 +120,25 @@ def ensure_untrained_policy() -> Path:
 
 @cache
 def name_untrained_policy() -> str:
-    """Another one whenever anything that the policy is made from is another."""
-    return f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
+    """Another one whenever anything that the policy is made from is another.
+
+    The corpus takes half a second to write, so the cache holds the name that the code of the tasks came to last time.
+    """
+    known = get_cache_root() / f"name-{hash_corpus_code()}"
+    if known.is_file():
+        return known.read_text()
+    name = f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
+    known.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = known.with_name(f".{known.name}.{os.getpid()}")
+    unfinished.write_text(name)
+    unfinished.replace(known)
+    return name
+
+
+def hash_corpus_code() -> str:
+    """Of all that decides what the corpus says: the code of the tasks, this file, and the Python whose random numbers they draw."""
+    files = [Path(__file__), *sorted(Path(inspect.getfile(Task)).parent.glob("*.py"))]
+    return hash_json_value([sys.version_info[:2], *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)])
 
 
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
