@@ -1,0 +1,74 @@
+"""Every page as people with other eyes, hands and screens meet it: axe-core finds nothing in either theme, nothing is cut at three widths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import Page
+
+from lab.lib.npm_packages import packages_folder, read_lock
+from lab.teams.accounts.models import Team, User
+from tests.browser.test_hostile import path_of
+from tests.lab.cast import Cast, addresses, make_cast
+from tests.lab.supervisor.spools import steps
+
+AXE = next(package for package in read_lock(Path(settings.BASE) / "npm-test.lock") if package.name == "axe-core")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+OF_COLOURS = ["color-contrast", "link-in-text-block"]  # all that another theme can change
+FIND = """async (options) => (await axe.run(document, options)).violations.flatMap((rule) => rule.nodes.map((node) => `${rule.id}: ${node.target.join(" ")}`))"""
+WIDTHS = (1440, 1280, 390)
+CUT = """() => {
+  const found = document.documentElement.scrollWidth > innerWidth ? [`the page: ${document.documentElement.scrollWidth} of ${innerWidth}`] : [];
+  if (innerWidth < 1000) return found;
+  for (const table of document.querySelectorAll("main table")) {
+    const wrap = table.parentElement;
+    if (table.checkVisibility() && wrap.scrollWidth > wrap.clientWidth + 1) found.push(`a table: ${wrap.scrollWidth} of ${wrap.clientWidth}`);
+  }
+  return found;
+}"""
+
+
+def whole_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
+    """(name, path) of everything that answers a GET with a whole document."""
+    client = Client()
+    client.force_login(owner)
+    for address in addresses():
+        path = path_of(address, cast)
+        if path:
+            answer = client.get(path, follow=False)
+            if answer.status_code == 200 and answer["Content-Type"].startswith("text/html") and b"<html" in b"".join(answer)[:2000]:
+                yield address.name, path
+
+
+def find_violations(page: Page) -> list[str]:
+    page.emulate_media(color_scheme="light")
+    page.evaluate((packages_folder() / AXE.served_name).read_text())
+    found = page.evaluate(FIND, {"runOnly": {"type": "tag", "values": RULES}})
+    page.emulate_media(color_scheme="dark")
+    return [*found, *(f"dark, {one}" for one in page.evaluate(FIND, {"runOnly": {"type": "rule", "values": OF_COLOURS}}))]
+
+
+def find_cuts(page: Page) -> list[str]:
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        found += [f"at {width} px, {one}" for one in page.evaluate(CUT)]
+    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+    return found
+
+
+@pytest.mark.timeout(900)
+def test_every_page_can_be_seen_read_and_used(page: Page, sign_in: Callable[[User], None], team: Team, owner: User) -> None:
+    sign_in(owner)
+    cast = make_cast(team, owner, "mark", steps(2, 3))
+    trouble: dict[str, list[str]] = {}
+    for name, path in whole_pages(cast, owner):
+        page.goto(path)
+        page.wait_for_timeout(200)  # lists and charts come by themselves
+        if found := [*find_violations(page), *find_cuts(page)]:
+            trouble[f"{name} {path}"] = found
+    assert not trouble, "\n".join(f"{page}\n  " + "\n  ".join(found) for page, found in trouble.items())
