@@ -2,6 +2,7 @@
    window with its interval. Names of reward functions stay in the page's own buttons; Plotly gets numbers only. */
 import { fadeColor, readStyle } from "./elements.js";
 import { picks } from "./picks.js";
+import { plotlyLoaded } from "./plotly.js";
 
 const HEIGHT = 250;
 
@@ -25,6 +26,7 @@ class Figure {
     const response = await fetch(this.root.dataset.humans, { headers: { Accept: "application/json" } }).catch(() => null);
     if (!response || !response.ok) { this.said.textContent = "The votes could not be loaded. Reload the page to try again."; return; }
     this.data = await response.json();
+    await plotlyLoaded;
     this.choose(this.root.dataset.reward, false);
   }
 

@@ -1,6 +1,7 @@
 /* The dots of an ablation: one chart a quantity, one line a variant, one dot a seed; a click on a dot opens its run. The figures come with the
    polled part of the page; the charts stand outside it and are drawn again only when a figure changed. */
 import { escapeMarkup, makeElement, readStyle } from "../charts/elements.js";
+import { plotlyLoaded } from "../charts/plotly.js";
 
 const box = document.getElementById("ablation-charts");
 const ROW = 34; // pixels of a variant
@@ -69,6 +70,7 @@ function buildLayout(quantity) {
   };
 }
 
+await plotlyLoaded;
 document.addEventListener("htmx:afterSettle", () => drawCharts());
 document.addEventListener("lab:theme", () => drawCharts(true));
 drawCharts();

@@ -4,9 +4,12 @@ import * as lines from "./lines.js";
 import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
 import { noteUndrawn } from "../charts/series.js";
+import { plotlyLoaded } from "../charts/plotly.js";
 import { HELP, weighChart } from "../charts/smoothing.js";
 import { fillDataTable, makeTableBox } from "../charts/table.js";
 import { saveCsv, savePng } from "./save.js";
+
+await plotlyLoaded;
 
 const HEIGHT = 230;
 const MARGIN = { l: 48, r: 34, t: 6, b: 34 };

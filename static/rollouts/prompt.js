@@ -1,6 +1,7 @@
 /* The charts of one prompt's history: a line for each run and phase over the steps. What is hidden is in the address (hide=2-train). Plotly
    gets numbers and fixed words only; runs' names stay in the table. */
 import { readStyle } from "../charts/elements.js";
+import { plotlyLoaded } from "../charts/plotly.js";
 
 const data = JSON.parse(document.getElementById("story-data").textContent);
 const buttons = [...document.querySelectorAll("[data-series]")];
@@ -70,6 +71,8 @@ function drawChart() {
   for (const button of buttons) button.setAttribute("aria-pressed", String(!hidden.has(data[button.dataset.series].key)));
 }
 
+await plotlyLoaded;
+
 for (const button of buttons) button.addEventListener("click", () => {
   const { key } = data[button.dataset.series];
   if (!hidden.delete(key)) hidden.add(key);
@@ -81,4 +84,4 @@ for (const button of buttons) button.addEventListener("click", () => {
 });
 
 document.addEventListener("lab:theme", drawChart);
-document.addEventListener("DOMContentLoaded", drawChart);
+drawChart();

@@ -3,6 +3,7 @@ import { Chart } from "../charts/chart.js";
 import { picks } from "../charts/picks.js";
 import { makeElement } from "../charts/elements.js";
 import { CHART_KINDS } from "../charts/panels.js";
+import { plotlyLoaded } from "../charts/plotly.js";
 import { SeriesStore } from "../charts/series.js";
 import { listenToSmoothing, readSmoothing } from "../charts/smoothing.js";
 import { liveRun } from "./live.js";
@@ -213,7 +214,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 async function loadMetrics() {
-  const response = await fetch(root.dataset.metrics, { headers: { Accept: "application/json" } });
+  const [response] = await Promise.all([fetch(root.dataset.metrics, { headers: { Accept: "application/json" } }), plotlyLoaded]);
   if (!response.ok) throw new Error(response.status === 404 ? "This run is not there any more." : `The server answered ${response.status}.`);
   const snapshot = await response.json();
   store.load(snapshot);

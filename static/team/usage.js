@@ -1,5 +1,6 @@
 /* Hours a day of a month: bars of GPU-hours and compute hours. The table below the chart says the same. */
 import { readStyle } from "../charts/elements.js";
+import { plotlyLoaded } from "../charts/plotly.js";
 
 const plot = document.getElementById("usage-plot");
 const data = JSON.parse(document.getElementById("usage-data").textContent);
@@ -24,5 +25,6 @@ function drawChart() {
 /* Half a day before or after a day, so that its bar is whole. */
 function findNoon(day, before) { return `${new Date(Date.parse(day) + (before ? -1 : 1) * 432e5).toISOString().slice(0, 16)}`; }
 
+await plotlyLoaded;
 document.addEventListener("lab:theme", drawChart);
 drawChart();

@@ -19,7 +19,8 @@ from tests.lab.supervisor.spools import steps
 AXE = next(package for package in read_lock(Path(settings.BASE) / "npm-test.lock") if package.name == "axe-core")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OF_COLOURS = ["color-contrast", "link-in-text-block"]  # all that another theme can change
-FIND = """async (options) => (await axe.run(document, options)).violations.flatMap((rule) => rule.nodes.map((node) => `${rule.id}: ${node.target.join(" ")}`))"""
+FIND = """async (options) => (await axe.run(document, options)).violations
+  .flatMap((rule) => rule.nodes.map((node) => `${rule.id}: ${node.target.join(" ")}`))"""
 WIDTHS = (1440, 1280, 390)
 CUT = """() => {
   const found = document.documentElement.scrollWidth > innerWidth ? [`the page: ${document.documentElement.scrollWidth} of ${innerWidth}`] : [];

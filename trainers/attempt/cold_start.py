@@ -4,6 +4,7 @@ It depends on task and difficulty only, so it is done once on a machine. ``LAB_C
 see SHORT_BATCH demonstrations: for tests, which need the form of an answer and some right ones.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,11 +17,13 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.events import COLD_START, AnyEvent
 from trainers.contract.hyperparameters import SFT
-from trainers.contract.spec import Evaluation, FolderPolicy, Limits, RunSpec, TaskChoice
+from trainers.contract.spec import Evaluation, FolderPolicy, Limits, RunSpec, TaskChoice, TinyPolicy
 from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.tasks.base import Task
+
+log = logging.getLogger(__name__)
 
 SHORT_BATCH = 12
 
@@ -77,3 +80,18 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         policies.export_policy(trainer.model, attempt.policy.tokenizer, folder)
 
     return tiny.cached_cold_start(task, difficulty, train, how.model_dump())
+
+
+def share_as_cold_start(attempt: Attempt, final: Path) -> bool:
+    """Puts the policy of a run that has trained just what a cold start is, as the demo's first stage does, where later runs look for theirs."""
+    spec, how = attempt.spec, build_cold_start_config()
+    usual = RunSpec(policy=TinyPolicy(cold_start=False), task=spec.task, training=how, output=spec.output)
+    same = all(getattr(spec, part) == getattr(usual, part) for part in ("methods", "policy", "lora", "dataset", "training", "seed"))
+    if not same or (spec.base and spec.base.name != "sft") or attempt.policy.device.type != "cpu":
+        return False
+    name = tiny.name_cold_start(attempt.task, spec.task.difficulty, how.model_dump())
+    try:
+        return tiny.offer_cached_folder(name, lambda folder: shutil.copytree(final, folder, dirs_exist_ok=True))
+    except OSError as error:  # the run itself is well
+        log.warning("the policy could not be kept as a cold start: %s", error)
+        return False

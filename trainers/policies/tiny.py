@@ -144,8 +144,11 @@ def hash_corpus_code() -> str:
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
     """Folder of the policy after a cold start on ``task``. ``train`` writes it, given the untrained policy and where; ``made_from``: how."""
     start = ensure_untrained_policy()
-    name = f"cold-{task.name}-{difficulty}-{hash_json_value([start.name, task.name, difficulty, made_from])}"
-    return ensure_cached_folder(name, lambda folder: train(start, folder))
+    return ensure_cached_folder(name_cold_start(task, difficulty, made_from), lambda folder: train(start, folder))
+
+
+def name_cold_start(task: Task, difficulty: str, made_from: Any) -> str:
+    return f"cold-{task.name}-{difficulty}-{hash_json_value([name_untrained_policy(), task.name, difficulty, made_from])}"
 
 
 def hash_json_value(value: Any) -> str:
@@ -160,12 +163,32 @@ def ensure_cached_folder(name: str, write: Callable[[Path], None]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with hold_exclusive_lock(folder.with_name(f".{name}.lock")):
         if not folder.is_dir():
-            partial = folder.with_name(f".{name}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir()
-            write(partial)
-            partial.rename(folder)
+            write_cached_folder(folder, write)
     return folder
+
+
+def offer_cached_folder(name: str, write: Callable[[Path], None]) -> bool:
+    """Fills the cached folder ``name`` unless it is there or another process is about to: nobody waits. Whether it did."""
+    folder = get_cache_root() / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if folder.is_dir():
+            return False
+        write_cached_folder(folder, write)
+    return True
+
+
+def write_cached_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Whoever sees the folder sees all of it. The caller holds its lock."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    write(partial)
+    partial.rename(folder)
 
 
 @contextmanager

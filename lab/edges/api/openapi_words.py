@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.text import slugify
+
 DEEPEST = 4  # levels of an object that are shown as fields
 
 
@@ -43,6 +45,11 @@ class OperationEntry:
 class OperationGroup:
     name: str
     operations: list[OperationEntry] = field(default_factory=list)
+
+    @property
+    def slug(self) -> str:
+        """Of the group in the address of its page."""
+        return slugify(self.name)
 
 
 def group_operations(document: dict[str, Any]) -> list[OperationGroup]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from lab.training.runs import preparation
 from lab.training.runs.metrics import NAME_LENGTH, Points
 from lab.training.runs.models import Run
 from trainers.contract.events import COLD_START, Asked, AttemptFinished, AttemptStarted, Checkpoint, Event, Metrics, Phase, Rollout, Saved, Warned
@@ -77,6 +78,8 @@ class SpoolBatch:
         self.fields |= {"phase": event.name[:50], "phase_done": event.done, "phase_total": event.total}
         if event.name == COLD_START:
             self.fields["latest"] = self.value("latest") | cold_start(self.value("latest"), event)
+        if noted := preparation.note_phase(self.value("latest"), event):
+            self.fields["latest"] = self.value("latest") | noted
 
     def _add_start(self, event: AttemptStarted, end: int) -> None:
         self.started.append((event, end))
@@ -102,7 +105,7 @@ class SpoolBatch:
         latest = dict(self.value("latest"))
         latest |= {short: replace_nonfinite(values[name]) for name, short in LATEST.items() if name in values}
         if any(not name.startswith("heldout/") for name in values):
-            latest |= smooth_step_seconds(latest, event)
+            latest |= smooth_step_seconds(latest, event) | preparation.note_first_step(latest, event)
             self.fields |= {"step": event.step, "phase": "training", "phase_done": event.step, "phase_total": self.value("total_steps")}
         self.fields["latest"] = latest
 

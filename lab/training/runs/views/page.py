@@ -5,24 +5,31 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 import yaml
+from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from lab.lib.clock import database_now
 from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import Lines, csv_safe, stream_attachment
 from lab.lib.numbers import parse_whole_number
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.runs import log_text, spec_reading, verbs
+from lab.training.runs import log_text, preparation, spec_reading, verbs
 from lab.training.runs.attempt_times import measure_attempt_seconds
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import NAME_LENGTH, TAG_LENGTH, Run
+from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, list_run_marks
 from lab.training.runs.tags import list_team_tags
+
+LOG_LINES = 8  # of the log, before the first step
+PROMPT_SECONDS = 3600  # the prompts of a run stay what they are, and to list them takes a process
 
 
 def find_team_run(request: HttpRequest, run_id: Any) -> Run:
@@ -36,7 +43,29 @@ def show_run_overview(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
     if request.GET.get("part") == "header":
         return render(request, "runs/run_header.html", build_run_header(run, read_tab(request)))
-    return render(request, "runs/run_overview.html", build_run_header(run, "overview"))
+    if request.GET.get("part") == "preparation":
+        return render_preparation(request, run)
+    if request.GET.get("part") == "prompts":
+        samples = cache.get_or_set(f"prompts-{run.pk}", partial(fetch_prompt_samples, run), PROMPT_SECONDS) if preparation.is_preparing(run) else []
+        return render(request, "runs/run_prompts.html", {"samples": samples})
+    return render(request, "runs/run_overview.html", build_run_header(run, "overview") | {"preparing": preparation.is_preparing(run)})
+
+
+def render_preparation(request: HttpRequest, run: Run) -> HttpResponse:
+    """The stages before the first step. Nothing, and no further question of the page (status 286 of htmx), once it is there."""
+    if not preparation.is_preparing(run):
+        return HttpResponse(status=286)
+    lines = log_text.read_log_tail(run, run.attempt).lines[-LOG_LINES:] if run.attempt else []
+    return render(request, "runs/run_preparation.html", {"stages": preparation.list_stages(run, database_now()), "lines": lines})
+
+
+def fetch_prompt_samples(run: Run) -> list[dict[str, Any]]:
+    """Some prompts of the run's task or dataset; none where the check cannot say."""
+    try:
+        samples: list[dict[str, Any]] = run_preflight(run.spec, policy_pending=True).get("samples", [])
+    except PreflightError:
+        return []
+    return samples
 
 
 TABS = ("overview", "rollouts", "atlas", "logs", "config", "feeds")
