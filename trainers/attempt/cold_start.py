@@ -90,8 +90,12 @@ def share_as_cold_start(attempt: Attempt, final: Path) -> bool:
     if not same or (spec.base and spec.base.name != "sft") or attempt.policy.device.type != "cpu":
         return False
     name = tiny.name_cold_start(attempt.task, spec.task.difficulty, how.model_dump())
+
+    def copy_final(folder: Path) -> None:
+        shutil.copytree(final, folder, dirs_exist_ok=True)
+
     try:
-        return tiny.offer_cached_folder(name, lambda folder: shutil.copytree(final, folder, dirs_exist_ok=True))
+        return tiny.offer_cached_folder(name, copy_final)
     except OSError as error:  # the run itself is well
         log.warning("the policy could not be kept as a cold start: %s", error)
         return False
