@@ -43,6 +43,6 @@ HELP = "Labels from queues, counted in pairs: ▲ chosen, ▼ rejected, = tied; 
 
 
 def register_labels_column() -> None:
-    FURTHER.register("labels", Column("labels", "Labels", render_labels_cell, "text", help=HELP, load=labels_of))
+    FURTHER.register("labels", Column("labels", "Labels", render_labels_cell, "text", usual=False, help=HELP, load=labels_of))
     FIELDS.register("labelled", make_flag_field("labelled", "Labelled", "Has a label from a queue; skips do not count."))
     ELSEWHERE.register("labelled", query_labelled_rollouts)

@@ -82,9 +82,9 @@ LAST = (
     Column("length", "Length", make_integer_cell("length"), help="Tokens of the completion."),
     Column("mean_entropy", "Entropy", make_number_cell("mean_entropy"), help="Mean over the completion's tokens, in nats."),
     Column("max_entropy", "Max entropy", make_number_cell("max_entropy"), usual=False, help="Of the most uncertain token, in nats."),
-    Column("finish", "Ended", cells.render_finish_cell, "text", help="Why the completion ended."),
+    Column("finish", "Ended", cells.render_finish_cell, "text", usual=False, help="Why the completion ended."),
     Column("filtered", "Dropped", cells.render_filtered_cell, "text", usual=False, help="Why it was excluded from training."),
-    Column("tags", "Tags", cells.render_tags_cell, "text"),
+    Column("tags", "Tags", cells.render_tags_cell, "text", usual=False),
     Column("rating", "Rating", cells.render_rating_cell, help="Mean rating, 1 to 5."),
     Column("comments", "Comments", cells.render_comments_cell, usual=False),
 )
