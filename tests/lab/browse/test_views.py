@@ -157,7 +157,7 @@ def test_annotations_stand_in_the_row(as_owner: Client, team: Team, owner: User,
     first = Rollout.across_teams.order_by("-pk")[0]
     RolloutTag.objects.create(rollout=first, tag=Tag.objects.create(team=team, name="<b>loop</b>"), user=owner)
     Rating.objects.create(rollout=first, user=owner, value=4)
-    body = page(as_owner, "?f=tag:has:" + "%3Cb%3ELOOP%3C/b%3E")
+    body = page(as_owner, "?cols=tags&f=tag:has:" + "%3Cb%3ELOOP%3C/b%3E")
     assert shown(body) == [first.pk]
     assert "&lt;b&gt;loop&lt;/b&gt;" in body
     assert "★" in body
