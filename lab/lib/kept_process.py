@@ -25,7 +25,7 @@ LINE = 64 << 20  # bytes of a line of an answer
 
 
 class StartError(RuntimeError):
-    """ "could not be started: …"."""
+    """A command that could not be started; the message says why."""
 
 
 class KeptProcess:

@@ -14,6 +14,7 @@ from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team
 from lab.training.runs import preparation
 from lab.training.runs.models import LogChunk, Run, Status
+from lab.training.runs.views import page as page_views
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, measured, started, write
 from trainers.contract.events import COLD_START, Metrics, Phase
@@ -103,6 +104,22 @@ def test_the_page_shows_the_stages_until_the_first_step(as_owner: Client, team: 
     assert "part=preparation" not in as_owner.get(f"/runs/{run.pk}/").content.decode()
     over = as_owner.get(f"/runs/{run.pk}/?part=preparation")
     assert (over.status_code, over.content) == (286, b"")  # htmx asks no more
+
+
+def test_prompts_are_shown_as_text_and_not_whole(as_owner: Client, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(team, status=Status.QUEUED)
+    texts = [*map(stored, PAYLOADS), "x" * 5000]
+    samples = [{"prompt": [{"role": "user", "content": text}], "reference": text} for text in texts]
+    monkeypatch.setattr(page_views, "run_preflight", lambda spec, policy_pending: {"samples": samples})
+    shown = as_owner.get(f"/runs/{run.pk}/?part=prompts").content.decode()
+    assert shown.count("<li>") == len(texts)
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "\u202e" not in shown
+    assert "x" * 1000 + "…" in shown
+    assert "x" * 1001 not in shown
+    monkeypatch.setattr(page_views, "run_preflight", None)  # not asked again
+    assert as_owner.get(f"/runs/{run.pk}/?part=prompts").content.decode() == shown
 
 
 @pytest.mark.parametrize("spec", [{"task": {"name": "none"}}, {}])

@@ -29,6 +29,7 @@ from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, l
 from lab.training.runs.tags import list_team_tags
 
 LOG_LINES = 8  # of the log, before the first step
+PROMPT_LENGTH = 1000  # characters of a prompt, before the first step
 PROMPT_SECONDS = 3600  # the prompts of a run stay what they are, and to list them takes a process
 
 
@@ -60,12 +61,23 @@ def render_preparation(request: HttpRequest, run: Run) -> HttpResponse:
 
 
 def fetch_prompt_samples(run: Run) -> list[dict[str, Any]]:
-    """Some prompts of the run's task or dataset; none where the check cannot say."""
+    """Some prompts of the run's task or dataset, as they can be shown; none where the check cannot say."""
     try:
-        samples: list[dict[str, Any]] = run_preflight(run.spec, policy_pending=True).get("samples", [])
+        samples = run_preflight(run.spec, policy_pending=True).get("samples", [])
     except PreflightError:
         return []
-    return samples
+    return [
+        {
+            "messages": [(show_prompt_text(message["role"]), show_prompt_text(message["content"])) for message in sample["prompt"]],
+            "reference": show_prompt_text(sample["reference"]),
+        }
+        for sample in samples
+    ]
+
+
+def show_prompt_text(text: Any) -> str:
+    cut = str(text)[: PROMPT_LENGTH + 1]
+    return log_text.escape_control_characters(cut if len(cut) <= PROMPT_LENGTH else f"{cut[:PROMPT_LENGTH]}…")
 
 
 TABS = ("overview", "rollouts", "atlas", "logs", "config", "feeds")
