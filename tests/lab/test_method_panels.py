@@ -149,11 +149,15 @@ def test_the_config_shows_methods_one_by_one_with_their_parameters(make_run: Mak
     spec = {**run.spec, "methods": [{"name": "rs-grpo", "config": {"risk": 4.0}}, {"name": "kimi-k2.5", "config": {}}]}
     values = dict(spec_reading.group_spec_values(spec, {}))["Methods"]
     assert [(value.name, value.text) for value in values] == [
-        ("name", "dr-grpo"),
-        ("config", "{}"),
+        ("base", "dr-grpo"),
         ("rs-grpo.risk", "4.0"),
         ("kimi-k2.5", "default parameters"),
     ]
+    usual, _ = spec_reading.find_usual_values(run)
+    marked = [(value.name, value.usual_text) for value in dict(spec_reading.group_spec_values(spec, usual))["Methods"] if value.differs]
+    assert marked == [("base", "default dapo"), ("rs-grpo.risk", "not in the recipe"), ("kimi-k2.5", "not in the recipe")]
+    plain = dict(spec_reading.group_spec_values({**run.spec, "base": None, "methods": []}, usual))["Methods"]
+    assert [(value.name, value.text, value.differs) for value in plain] == [("base", "dapo", False), ("methods", "[]", False)]
     assert [change.path for change in spec_reading.diff_launched_specs(run.spec, spec)] == [
         "methods.kimi-k2.5",
         "methods.rs-grpo",

@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs.models import Run
+from lab.training.runs.stack import stack_of
 
 GROUPS = {
     "base": "Methods",
@@ -23,6 +24,7 @@ GROUPS = {
 }
 LOCAL = ("output", "version")  # says where, not what
 MISSING = object()
+ABSENT = "not in the recipe"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class SpecValue:
 
     @property
     def usual_text(self) -> str:
-        return format_spec_value(self.usual)
+        return self.usual if self.usual is ABSENT else f"default {format_spec_value(self.usual)}"
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,14 @@ def format_spec_value(value: Any) -> str:
 
 
 def flatten_launched_spec(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted path → value; lists and empty objects are values, but the methods stand one by one under their names."""
-    leaves: dict[str, Any] = {}
+    """Dotted path → value; lists and empty objects are values, but the methods stand one by one under their names, and a base under its own: the
+    trainer's default where the spec names none."""
+    leaves: dict[str, Any] = {} if prefix or "training" not in spec else {"base": stack_of(spec).base}
     for key, value in spec.items():
         path = f"{prefix}{key}"
-        if path == "methods" and value:
+        if path == "base":
+            leaves |= flatten_launched_spec((value or {}).get("config") or {}, "base.")
+        elif path == "methods" and value:
             for choice in value:
                 leaves |= flatten_launched_spec({choice["name"]: choice.get("config") or "default parameters"}, "methods.")
         elif isinstance(value, dict) and value:
@@ -81,6 +86,8 @@ def group_spec_values(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple
             continue
         part, _, name = path.partition(".")
         expected = usual.get(path, MISSING)
+        if usual and part in ("base", "methods") and expected is MISSING and value != []:
+            expected = ABSENT
         differs = expected is not MISSING and expected != value
         title = GROUPS.get(part, "Run") if name or part in ("base", "methods") else "Run"
         groups.setdefault(title, []).append(SpecValue(path, name or part, value, None if expected is MISSING else expected, differs))
