@@ -28,7 +28,6 @@ class Draft:
     title: str
     summary: str
     stages: list[tuple[str, Spec]]
-    minutes: int | None = None
     needs: str = "cpu"
     clone: Run | None = None
     after: Run | None = None
@@ -43,7 +42,7 @@ def of_recipe(catalog: Catalog, name: str) -> Draft:
     """Raises CatalogError."""
     recipe = catalog.recipe(name)
     stages = [(stage["title"], complete_spec(catalog, stage["spec"])) for stage in recipe["stages"]]
-    return Draft(name, recipe["title"], recipe["summary"], stages, recipe["minutes"], recipe["needs"])
+    return Draft(name, recipe["title"], recipe["summary"], stages, recipe["needs"])
 
 
 def of_clone(catalog: Catalog, run: Run) -> Draft:
@@ -69,7 +68,7 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
     spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
     if run.task in {task["name"] for task in catalog.tasks} and isinstance(run.spec.get("task"), dict):
         spec["task"] = copy.deepcopy(run.spec["task"])
-    return Draft(name, draft.title, draft.summary, [(title, spec)], draft.minutes, draft.needs, after=run)
+    return Draft(name, draft.title, draft.summary, [(title, spec)], draft.needs, after=run)
 
 
 def complete_spec(catalog: Catalog, spec: Spec) -> Spec:

@@ -31,6 +31,7 @@ from lab.training.runs.form_parts import Stage
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run
+from lab.training.runs.recipe_times import measure_recipe_times
 from lab.training.workers.models import Worker
 from trainers.contract.spec import SpecError
 
@@ -45,7 +46,9 @@ def list_launch_recipes(request: LabRequest) -> HttpResponse:
         return refuse_outside(request, outside)
     if clone is not None:
         return redirect(f"{reverse('launch-recipe', args=[slugify(clone.recipe) or drafts.CUSTOM])}?clone={clone.pk}")
-    offered = [recipe for recipe in load_catalog().recipes if after is None or len(recipe["stages"]) == 1]
+    catalog = load_catalog()
+    times = measure_recipe_times(request.team, catalog)
+    offered = [{**recipe, "time": times.get(recipe["name"])} for recipe in catalog.recipes if after is None or len(recipe["stages"]) == 1]
     context = {
         "room": "launch",
         "recipes": offered,
