@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import RUN_FILE, RunSpec, parse_spec, read_spec
+from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, parse_spec, read_spec
 
 FINE, REFUSED = 0, 2
 
@@ -148,9 +148,12 @@ def run_from_spec(path: Path) -> int:
     if report.problems:
         return print_problems(report.problems)
     with import_undisturbed():
-        from trainers.attempt import train
+        from trainers.attempt import shared_cold_start, train
 
-    return train.run_training(spec, folder)
+    code = train.run_training(spec, folder)
+    if code == FINE:
+        shared_cold_start.share_as_cold_start(spec, folder / FINAL)
+    return code
 
 
 def prepare_run_folder(spec: RunSpec, path: Path, folder: Path) -> None:

@@ -74,17 +74,6 @@ def test_it_can_write_any_text(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
 
 
-def test_the_name_is_remembered_until_the_code_of_the_tasks_changes(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAB_CACHE", str(tmp_path))
-    name = tiny.name_untrained_policy.__wrapped__()
-    with monkeypatch.context() as patch:
-        patch.setattr(tiny, "build_tokenizer_corpus", lambda: ("another",))
-        assert tiny.name_untrained_policy.__wrapped__() == name
-        patch.setattr(tiny, "hash_corpus_code", lambda: "of other code")
-        assert tiny.name_untrained_policy.__wrapped__() != name
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"name-{tiny.hash_corpus_code()}", "name-of other code"])
-
-
 def test_two_builders_at_once_build_once(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_CACHE", str(tmp_path))
     written = []

@@ -8,10 +8,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
-from trainers.attempt import cold_start, stop, train
+from trainers.attempt import stop, train
 from trainers.attempt.report import split_nonfinite
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Rollout
@@ -192,25 +191,6 @@ def test_an_interrupted_cold_start_leaves_no_policy_behind(tmp_path, monkeypatch
 
 
 @pytest.mark.training
-def test_a_run_that_trains_what_a_cold_start_is_leaves_it_to_later_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAB_COLD_START_STEPS", "2")
-    made = {}
-    for name in ("trained", "shared"):
-        monkeypatch.setenv("LAB_CACHE", str(tmp_path / name))
-        if name == "shared":  # as the demo's first stage
-            how = cold_start.build_cold_start_config().model_dump()
-            spec = make_spec(tmp_path / "run", "sft", policy={"kind": "tiny", "cold_start": False}, training=how, evaluation={"prompts": 2})
-            assert train.run_training(spec, tmp_path / "run") == train.FINISHED
-            monkeypatch.setattr(cold_start, "SFTAdapter", None)  # it is not trained again
-        made[name] = ensure_cold_start()
-        assert made[name].parent == tmp_path / name
-    files = [(folder / "model.safetensors").read_bytes() for folder in made.values()]
-    assert files[0] == files[1]
-    other = make_spec(tmp_path / "other", "sft", policy={"kind": "tiny", "cold_start": False}, training__max_steps=2)
-    attempt = SimpleNamespace(spec=other, policy=SimpleNamespace(device=torch.device("cpu")))
-    assert not cold_start.share_as_cold_start(attempt, tmp_path / "none")
-
-
 def test_a_run_goes_on_without_the_policy_it_began_with(tmp_path):
     """Its own checkpoint holds all the weights; only a reference or adapters need the start."""
     from tests.trainers.test_resume import run_until

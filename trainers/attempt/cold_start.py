@@ -1,10 +1,8 @@
 """The supervised cold start of the built-in policy: without it the weights are random and reinforcement finds no reward to follow.
 
-It depends on task and difficulty only, so it is done once on a machine. ``LAB_COLD_START_STEPS`` shortens it (600 steps otherwise) and has each step
-see SHORT_BATCH demonstrations: for tests, which need the form of an answer and some right ones.
+It depends on task and difficulty only, so it is done once on a machine. ``LAB_COLD_START_STEPS`` shortens it (600 steps otherwise).
 """
 
-import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,15 +15,11 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.events import COLD_START, AnyEvent
 from trainers.contract.hyperparameters import SFT
-from trainers.contract.spec import Evaluation, FolderPolicy, Limits, RunSpec, TaskChoice, TinyPolicy
+from trainers.contract.spec import Evaluation, FolderPolicy, Limits, RunSpec, TaskChoice
 from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.tasks.base import Task
-
-log = logging.getLogger(__name__)
-
-SHORT_BATCH = 12
 
 
 class OnlyProgress(Reporter):
@@ -51,8 +45,8 @@ def build_cold_start_config() -> SFT:
     if not steps:
         return SFT()
     default, count = SFT(), int(steps)
-    rows = min(default.demonstrations, count * SHORT_BATCH)
-    return SFT(max_steps=count, per_device_train_batch_size=SHORT_BATCH, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
+    rows = min(default.demonstrations, count * default.per_device_train_batch_size)
+    return SFT(max_steps=count, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
 
 
 def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
@@ -80,22 +74,3 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         policies.export_policy(trainer.model, attempt.policy.tokenizer, folder)
 
     return tiny.cached_cold_start(task, difficulty, train, how.model_dump())
-
-
-def share_as_cold_start(attempt: Attempt, final: Path) -> bool:
-    """Puts the policy of a run that has trained just what a cold start is, as the demo's first stage does, where later runs look for theirs."""
-    spec, how = attempt.spec, build_cold_start_config()
-    usual = RunSpec(policy=TinyPolicy(cold_start=False), task=spec.task, training=how, output=spec.output)
-    same = all(getattr(spec, part) == getattr(usual, part) for part in ("methods", "policy", "lora", "dataset", "training", "seed"))
-    if not same or (spec.base and spec.base.name != "sft") or attempt.policy.device.type != "cpu":
-        return False
-    name = tiny.name_cold_start(attempt.task, spec.task.difficulty, how.model_dump())
-
-    def copy_final(folder: Path) -> None:
-        shutil.copytree(final, folder, dirs_exist_ok=True)
-
-    try:
-        return tiny.offer_cached_folder(name, copy_final)
-    except OSError as error:  # the run itself is well
-        log.warning("the policy could not be kept as a cold start: %s", error)
-        return False

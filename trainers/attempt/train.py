@@ -136,7 +136,6 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
         log.info("stopped after step %d by %s", done, stop.why)
         return STOPPED, done
     save_final(attempt, trainer, done)
-    cold_start.share_as_cold_start(attempt, folder / FINAL)
     return FINISHED, done
 
 

@@ -6,11 +6,9 @@ another name first, and is built by one process at a time.
 
 import fcntl
 import hashlib
-import inspect
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -120,35 +118,15 @@ def ensure_untrained_policy() -> Path:
 
 @cache
 def name_untrained_policy() -> str:
-    """Another one whenever anything that the policy is made from is another.
-
-    The corpus takes half a second to write, so the cache holds the name that the code of the tasks came to last time.
-    """
-    known = get_cache_root() / f"name-{hash_corpus_code()}"
-    if known.is_file():
-        return known.read_text()
-    name = f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
-    known.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = known.with_name(f".{known.name}.{os.getpid()}")
-    unfinished.write_text(name)
-    unfinished.replace(known)
-    return name
-
-
-def hash_corpus_code() -> str:
-    """Of all that decides what the corpus says: the code of the tasks, this file, and the Python whose random numbers they draw."""
-    files = [Path(__file__), *sorted(Path(inspect.getfile(Task)).parent.glob("*.py"))]
-    return hash_json_value([sys.version_info[:2], *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)])
+    """Another one whenever anything that the policy is made from is another."""
+    return f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
 
 
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
     """Folder of the policy after a cold start on ``task``. ``train`` writes it, given the untrained policy and where; ``made_from``: how."""
     start = ensure_untrained_policy()
-    return ensure_cached_folder(name_cold_start(task, difficulty, made_from), lambda folder: train(start, folder))
-
-
-def name_cold_start(task: Task, difficulty: str, made_from: Any) -> str:
-    return f"cold-{task.name}-{difficulty}-{hash_json_value([name_untrained_policy(), task.name, difficulty, made_from])}"
+    name = f"cold-{task.name}-{difficulty}-{hash_json_value([start.name, task.name, difficulty, made_from])}"
+    return ensure_cached_folder(name, lambda folder: train(start, folder))
 
 
 def hash_json_value(value: Any) -> str:
@@ -163,32 +141,12 @@ def ensure_cached_folder(name: str, write: Callable[[Path], None]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with hold_exclusive_lock(folder.with_name(f".{name}.lock")):
         if not folder.is_dir():
-            write_cached_folder(folder, write)
+            partial = folder.with_name(f".{name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            write(partial)
+            partial.rename(folder)
     return folder
-
-
-def offer_cached_folder(name: str, write: Callable[[Path], None]) -> bool:
-    """Fills the cached folder ``name`` unless it is there or another process is about to: nobody waits. Whether it did."""
-    folder = get_cache_root() / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(f".{name}.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        if folder.is_dir():
-            return False
-        write_cached_folder(folder, write)
-    return True
-
-
-def write_cached_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Whoever sees the folder sees all of it. The caller holds its lock."""
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    write(partial)
-    partial.rename(folder)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""A finished run that has trained just what a cold start is, as the demo's first stage does, is the cold start of later runs: same weights."""
+
+import fcntl
+import logging
+import shutil
+from pathlib import Path
+
+import torch
+
+from trainers.attempt.cold_start import build_cold_start_config
+from trainers.contract.spec import RunSpec, TinyPolicy
+from trainers.policies import tiny
+from trainers.tasks import registry
+
+log = logging.getLogger(__name__)
+
+
+def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
+    """Puts the exported policy in ``final`` where later runs look for their cold start. Whether it did."""
+    if not equals_cold_start(spec) or is_being_trained(spec.task.name, spec.task.difficulty):
+        return False
+
+    def copy_final(start: Path, folder: Path) -> None:
+        shutil.copytree(final, folder, dirs_exist_ok=True)
+
+    task = registry.get_task(spec.task.name)
+    try:
+        tiny.cached_cold_start(task, spec.task.difficulty, copy_final, build_cold_start_config().model_dump())
+    except OSError as error:  # the run itself is well
+        log.warning("the policy could not be kept as a cold start: %s", error)
+        return False
+    return True
+
+
+def equals_cold_start(spec: RunSpec) -> bool:
+    """Whether the run trains what ``cold_start`` would, to the byte: on the CPU, from the same weights, on the same data in the same order."""
+    usual = RunSpec(policy=TinyPolicy(cold_start=False), task=spec.task, training=build_cold_start_config(), output=spec.output)
+    same = all(getattr(spec, part) == getattr(usual, part) for part in ("methods", "policy", "lora", "dataset", "training", "seed"))
+    on_cpu = spec.device == "cpu" or (spec.device == "auto" and not torch.cuda.is_available())
+    return same and on_cpu and (spec.base is None or spec.base.name == "sft")
+
+
+def is_being_trained(task: str, difficulty: str) -> bool:
+    """Whether another process trains this cold start now; who finishes a run does not wait for it."""
+    for path in tiny.get_cache_root().glob(f".cold-{task}-{difficulty}-*.lock"):
+        with path.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
