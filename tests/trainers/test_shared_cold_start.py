@@ -34,7 +34,14 @@ def test_it_is_the_cold_start_to_the_byte(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"seed": 1}, {"policy": {"kind": "tiny"}}, {"lora": {"r": 2}}, {"training__learning_rate": 0.1}, {"training__max_steps": 40}, {"device": "cuda"}],
+    [
+        {"seed": 1},
+        {"policy": {"kind": "tiny"}},
+        {"lora": {"r": 2}},
+        {"training__learning_rate": 0.1},
+        {"training__max_steps": 40},
+        {"device": "cuda"},
+    ],
 )
 def test_what_is_trained_otherwise_is_not(tmp_path, changes):
     assert shared_cold_start.equals_cold_start(as_cold_start(tmp_path))
