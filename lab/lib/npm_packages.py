@@ -56,7 +56,7 @@ def packages_folder() -> Path:
     return Path(sys.prefix) / "share" / "policy-lab"
 
 
-def download(url: str) -> bytes:
+def download_archive(url: str) -> bytes:
     """Raises FetchError after the third failure."""
     for tries_left in reversed(range(TRIES)):
         try:
@@ -92,7 +92,7 @@ def fetch_package(package: NpmPackage, folder: Path, registry: str) -> bool:
     if target.is_file():
         return False
     base = package.name.rsplit("/", 1)[-1]
-    content = extract_file(download(f"{registry.rstrip('/')}/{package.name}/-/{base}-{package.version}.tgz"), package)
+    content = extract_file(download_archive(f"{registry.rstrip('/')}/{package.name}/-/{base}-{package.version}.tgz"), package)
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.{os.getpid()}")
     unfinished.write_bytes(content)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.test import Client
 from playwright.sync_api import Page
 
 from lab.lib.npm_packages import packages_folder, read_lock
 from lab.teams.accounts.models import Team, User
 from tests.browser.conftest import until
-from tests.browser.test_hostile import path_of
-from tests.lab.cast import Cast, addresses, make_cast
+from tests.browser.test_hostile import html_pages
+from tests.lab.cast import make_cast
 from tests.lab.supervisor.spools import steps
 
 AXE = next(package for package in read_lock(Path(settings.BASE) / "npm-test.lock") if package.name == "axe-core")
@@ -38,18 +37,6 @@ CUT = """() => {
   }
   return found;
 }"""
-
-
-def whole_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
-    """(name, path) of everything that answers a GET with a whole document."""
-    client = Client()
-    client.force_login(owner)
-    for address in addresses():
-        path = path_of(address, cast)
-        if path:
-            answer = client.get(path, follow=False)
-            if answer.status_code == 200 and answer["Content-Type"].startswith("text/html") and b"<html" in b"".join(answer)[:2000]:
-                yield address.name, path
 
 
 def find_violations(page: Page) -> list[str]:
@@ -77,7 +64,9 @@ def test_every_page_can_be_seen_read_and_used(page: Page, sign_in: Callable[[Use
     page.add_init_script(path=packages_folder() / AXE.served_name)
     cast = make_cast(team, owner, "mark", steps(2, 3))
     trouble: dict[str, list[str]] = {}
-    for name, path in whole_pages(cast, owner):
+    for name, path, body in html_pages(cast, owner):
+        if b"<html" not in body[:2000]:
+            continue  # a part of a page
         page.goto(path)
         page.wait_for_timeout(200)  # lists and charts come by themselves
         until(page, "!document.querySelector('.htmx-request')")

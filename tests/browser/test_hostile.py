@@ -133,8 +133,8 @@ def path_of(address: Address, cast: Cast) -> str:
         return ""
 
 
-def html_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
-    """(name, path) of every page of the project that answers a GET with HTML; what else answers may not be taken for HTML."""
+def html_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str, bytes]]:
+    """(name, path, body) of every page of the project that answers a GET with HTML; what else answers may not be taken for HTML."""
     client = Client()
     client.force_login(owner)
     for address in addresses():
@@ -145,7 +145,7 @@ def html_pages(cast: Cast, owner: User) -> Iterator[tuple[str, str]]:
         if response.status_code != 200:
             continue  # redirects, forms that are only sent, and questions without their parameters
         if response["Content-Type"].startswith("text/html"):
-            yield address.name, path
+            yield address.name, path, response.content
         else:
             assert response["X-Content-Type-Options"] == "nosniff", path
 
@@ -161,7 +161,7 @@ def about_oneself(name: str) -> bool:
 
 
 def test_every_page_shows_names_that_are_markup_as_text(watch: Watch, cast: Cast, owner: User) -> None:
-    hidden = {name for name, path in html_pages(cast, owner) if not shown(watch.visit(path)) and not about_oneself(name)}
+    hidden = {name for name, path, _ in html_pages(cast, owner) if not shown(watch.visit(path)) and not about_oneself(name)}
     assert watch.trouble == []
     assert not hidden - SILENT, f"say in SILENT that these show no name, or show it: {' '.join(sorted(hidden - SILENT))}"
 

@@ -28,31 +28,31 @@ NOTES = {COLD_START: "once for this task; later runs reuse it"}
 
 def note_phase(latest: dict[str, Any], event: Phase) -> dict[str, Any]:
     """What a report of the trainer changes in ``Run.latest``; nothing once the first step has begun."""
-    stages: list[dict[str, Any]] = _stages_of(latest, event.attempt)
+    stages = _stages_of(latest, event.attempt)
     if stages and (stages[-1]["name"] == FIRST_STEP or len(stages) == MOST_STAGES):
         return {}
     now = {"done": event.done, "total": event.total, "to": event.time}
     if stages and stages[-1]["name"] == event.name:
-        stages[-1] |= now
-    else:
-        if stages:
-            stages[-1]["to"] = event.time
-        stages.append({"name": event.name[:50], "from": event.time, **now})
-    return {KEY: {"attempt": event.attempt, "stages": stages}}
+        return _keep_stages(event.attempt, [*stages[:-1], stages[-1] | now])
+    before = [*stages[:-1], stages[-1] | {"to": event.time}] if stages else []
+    return _keep_stages(event.attempt, [*before, {"name": event.name[:50], "from": event.time, **now}])
 
 
 def note_first_step(latest: dict[str, Any], event: Metrics) -> dict[str, Any]:
     stages = _stages_of(latest, event.attempt)
     if not stages or stages[-1]["name"] != FIRST_STEP or "over" in stages[-1]:
         return {}
-    stages[-1] |= {"to": event.time, "over": True}
-    return {KEY: {"attempt": event.attempt, "stages": stages}}
+    return _keep_stages(event.attempt, [*stages[:-1], stages[-1] | {"to": event.time, "over": True}])
+
+
+def _keep_stages(attempt: int, stages: list[dict[str, Any]]) -> dict[str, Any]:
+    return {KEY: {"attempt": attempt, "stages": stages}}
 
 
 def _stages_of(latest: dict[str, Any], attempt: int) -> list[dict[str, Any]]:
-    """A copy."""
+    """Not to be changed in place."""
     known = latest.get(KEY)
-    return [dict(stage) for stage in known["stages"]] if known and known["attempt"] == attempt else []
+    return list(known["stages"]) if known and known["attempt"] == attempt else []
 
 
 @dataclass(frozen=True)
