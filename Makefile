@@ -53,8 +53,9 @@ up: setup
 
 # Three processes take one test file after the other, the longest first (tests/order.py): one more than the two cores, because what waits for a
 # child or a browser leaves its core idle. Each has services of its own.
-# The tests start some hundred processes: where the shell forbids Python to keep compiled code, each would compile the project anew.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PY) -m pytest
+# The tests start some hundred processes: where the shell forbids Python to keep compiled code, each would compile the project anew. What a training
+# step frees the next one asks for again: given back to the kernel in between, it costs a training of the tests a fifteenth of its time.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=268435456 MALLOC_TRIM_THRESHOLD_=1073741824 $(PY) -m pytest
 SHARED = -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 test: setup-test chromium
 	$(PYTEST) $(or $(ARGS),$(SHARED) tests/trainers tests/browser tests/lab tests/security)
