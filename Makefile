@@ -12,7 +12,7 @@ CHROMIUM = $(firstword $(foreach name,chromium-headless-shell chromium chromium-
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup setup-test demo up test test-quick lint format catalog lock images chromium clean
+.PHONY: help setup setup-test demo up test test-quick lint format catalog features lock images chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test     all tests      make test-quick   those without training, browser and long files (about 2 minutes)"
 	@echo "make lint     all checks     make format   put the code into shape"
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
+	@echo "make features write docs/features.md anew from the marks of the tests"
 	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
 
@@ -76,6 +77,9 @@ format: setup-test
 catalog: setup
 	$(PY) -m trainers catalog --built-in --out trainers/catalog.json
 	$(PY) -m trainers methods --markdown --out docs/methods.md
+
+features:
+	$(PY) -m tests.features
 
 # Only the browser tests need it; Debian's shell without windows is quicker, other systems have the whole browser only.
 chromium:

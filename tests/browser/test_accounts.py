@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from lab.teams.accounts import setup_link
@@ -49,6 +50,7 @@ def test_the_theme_follows_the_choice_and_stays(page: Page, owner: User, sign_in
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--bg')") == dark
 
 
+@pytest.mark.feature(60)
 def test_keys_work_and_are_listed_but_not_while_typing(page: Page, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     page.goto("/runs/")

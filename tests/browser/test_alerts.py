@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from lab.teams.accounts.models import Team, User
@@ -13,6 +14,7 @@ from tests.browser.training import running
 HOSTILE = '<img src=x onerror=alert(1)> "#7" failed'
 
 
+@pytest.mark.feature(81)
 def test_the_bell_counts_up_live_and_down_when_read(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     run = running(team)

@@ -48,6 +48,7 @@ def press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
+@pytest.mark.feature(108)
 def test_everything_is_done_by_keyboard_and_undone_by_u(page: Page, one: Rollout, owner: User) -> None:
     visit(page, one)
     press(page, "t")

@@ -67,6 +67,7 @@ def test_brighter_is_more_uncertain(page: Page, run: Run) -> None:
     assert brightness[1][3] > 500
 
 
+@pytest.mark.feature(106)
 def test_a_cell_opens_its_tokens_in_context_and_is_in_the_address(page: Page, run: Run) -> None:
     visit(page, run)
     click_cell(page, 1, 3)
@@ -116,6 +117,7 @@ def test_settings_are_kept_in_the_address(page: Page, run: Run) -> None:
     assert "phase=heldout" in page.url
 
 
+@pytest.mark.feature(30)
 def test_a_cell_of_the_distribution_opens_its_rollouts_in_the_table(page: Page, run: Run) -> None:
     visit(page, run)
     expect(page.locator("[data-map=values] [data-note]")).to_have_text("12 rollouts")

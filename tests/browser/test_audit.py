@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from lab.teams.accounts.models import Team, User
@@ -13,6 +14,7 @@ from tests.hostile import MARK, RUN
 from tests.lab.accounts.signing_in import give_app
 
 
+@pytest.mark.feature(79)
 def test_an_admin_finds_out_who_stopped_a_run(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     [run] = launch_recipe(team, owner, "grpo", name=f"<img src=x onerror={RUN}>")
     run.request_stop()

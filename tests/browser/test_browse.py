@@ -32,6 +32,7 @@ def rows(page: Page, count: int) -> None:
     expect(page.locator("[data-row]")).to_have_count(count)
 
 
+@pytest.mark.feature(51, 90)
 def test_filters_stand_in_the_address_and_back_takes_them_away_again(page: Page, run: Run) -> None:
     page.goto("/rollouts/")
     rows(page, 7)

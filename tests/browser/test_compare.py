@@ -93,6 +93,7 @@ def test_a_run_keeps_its_colour_hides_by_its_eye_and_the_address_remembers(page:
     page.wait_for_url(re.compile(r"/compare/\?(?!.*run=3)(?=.*smooth=0\.5).*run=2"))  # the page that opens writes its address in its own order
 
 
+@pytest.mark.feature(24)
 def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team, me: User) -> None:
     values = {(1e-4, 0): 0.2, (1e-4, 1): 0.4, (1e-4, 2): 0.9, (3e-4, 0): 0.5}
     for (rate, seed), value in values.items():
@@ -121,6 +122,7 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     expect(page.locator("#group-legend li")).to_have_count(2)
 
 
+@pytest.mark.feature(23)
 def test_one_hover_shows_every_run_sorted_and_a_gap_stays_a_gap(page: Page, team: Team, me: User) -> None:
     logged(team, {"reward": [(step, 0.1) for step in range(1, 50) if not 20 < step < 30], "entropy": [(step, 1.0) for step in range(1, 50)]})
     logged(team, {"reward": [(step, 0.7) for step in range(1, 50)]})
@@ -155,6 +157,7 @@ def test_a_chart_is_saved_as_csv_without_formulas_and_as_a_picture(page: Page, t
     assert saved.value.path().read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.feature(18, 27)
 def test_twenty_long_runs_stay_responsive(page: Page, team: Team, me: User) -> None:
     names = ("reward", "entropy", "loss", "grad_norm", "kl", "completions/mean_length")
     for run in range(20):
@@ -190,6 +193,7 @@ def tokens(sample: int, texts: list[str], ids: list[int], **fields: Any) -> Any:
     return rollout(1, sample=sample, completion="".join(texts), logprobs=pack_array([-0.5] * len(ids), "e"), length=len(ids), **packed, **fields)
 
 
+@pytest.mark.feature(98)
 def test_from_a_shared_prompt_to_the_first_token_that_differs(page: Page, team: Team, me: User) -> None:
     asked = {"prompt": [Message("user", "How many?")], "reference": "4"}
     one, other = make_run(team, status=Status.FINISHED), make_run(team, status=Status.FINISHED)

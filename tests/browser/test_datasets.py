@@ -23,6 +23,7 @@ def queue(team: Team, owner: User) -> Queue:
     return made
 
 
+@pytest.mark.feature(110)
 def test_a_version_is_frozen_while_the_page_waits_and_compared_with_the_next(
     page: Page, sign_in: Callable[[User], None], owner: User, queue: Queue, start_process: Callable[..., ManagedProcess]
 ) -> None:

@@ -17,6 +17,7 @@ def me(owner: User, sign_in: Callable[[User], None]) -> User:
     return owner
 
 
+@pytest.mark.feature(105)
 def test_a_finding_on_the_overview_leads_to_its_rollouts(page: Page, team: Team, me: User) -> None:
     run = make_run(team, status=Status.RUNNING)
     values = {"loss": 0.0, "grad_norm": 0.0, "reward": 0.0, "frac_reward_zero_std": 1.0}

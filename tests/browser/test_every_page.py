@@ -58,6 +58,7 @@ def find_cuts(page: Page) -> list[str]:
     return found
 
 
+@pytest.mark.feature(89)
 @pytest.mark.timeout(900)
 def test_every_page_can_be_seen_read_and_used(page: Page, sign_in: Callable[[User], None], team: Team, owner: User) -> None:
     sign_in(owner)

@@ -52,6 +52,7 @@ def group_url(run: Run, step: int = 1, group: int = 0) -> str:
     return f"/runs/{run.pk}/groups/train/{step}/{group}/"
 
 
+@pytest.mark.feature(37)
 def test_keys_walk_members_groups_and_steps_and_switch_the_diff(page: Page, run: Run) -> None:
     page.goto(group_url(run))
     members = page.locator(".member")
@@ -82,6 +83,7 @@ def test_keys_walk_members_groups_and_steps_and_switch_the_diff(page: Page, run:
     page.wait_for_url("**/rollouts/*/")
 
 
+@pytest.mark.feature(45)
 def test_columns_scroll_together_until_they_are_let_go(page: Page, run: Run) -> None:
     page.goto(group_url(run))
     tops = "[...document.querySelectorAll('.column-text')].map((one) => Math.round(one.scrollTop))"

@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from playwright.sync_api import expect
 
 from lab.data.loop import human_reward
@@ -22,6 +23,7 @@ def asked(step: int) -> Asked:
     )
 
 
+@pytest.mark.feature(101)
 def test_a_question_appears_while_people_wait(visit: Visit, team: Team, ann: User) -> None:  # noqa: F811
     run = make_run(team, spec={"recipe": "grpo", "human": {"share": 1.0, "seconds": 300}}, status=Status.RUNNING)
     store(run, started(), asked(1))

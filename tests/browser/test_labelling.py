@@ -112,6 +112,7 @@ def chosen(page: Page) -> list[str]:
     return [str(one.get_attribute("data-choice")) for one in page.locator('[data-choices] [aria-pressed="true"]').all()]
 
 
+@pytest.mark.feature(60)
 def test_two_people_label_by_keyboard_and_one_takes_an_answer_back(visit: Visit, team: Team, ann: User, bea: User) -> None:
     queue = pair_queue(team, 3, overlap=2)
     first, second, third = queue.items.order_by("place").values_list("pk", flat=True)
@@ -172,6 +173,7 @@ def test_the_next_item_is_there_before_the_server_has_answered(visit: Visit, tea
     eventually(page, lambda: len(said(queue, ann)) == 2)
 
 
+@pytest.mark.feature(61)
 def test_a_draft_survives_a_reload_even_without_the_browsers_memory(visit: Visit, team: Team, ann: User) -> None:
     queue = pair_queue(team, 2, correction=True)
     page = visit(ann, queue)
@@ -267,6 +269,7 @@ def test_an_answer_that_waits_is_sent_by_the_next_visit(visit: Visit, team: Team
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(first))  # the next one is asked for once the answer has arrived
 
 
+@pytest.mark.feature(66)
 def test_what_a_reviewer_sent_back_is_found_and_revised(visit: Visit, team: Team, owner: User, ann: User) -> None:
     queue = pair_queue(team, 2, reviewed=True)
     held = claim_items(queue, ann, hold=1)[0]
@@ -285,6 +288,7 @@ def test_what_a_reviewer_sent_back_is_found_and_revised(visit: Visit, team: Team
     expect(page.locator("#labelling")).not_to_have_attribute("data-item", str(held.item_id))
 
 
+@pytest.mark.feature(56)
 def test_skipping_asks_for_a_reason_by_one_more_key_and_a_rubric_takes_numbers(visit: Visit, team: Team, ann: User) -> None:
     rubric = [
         {"name": "tone", "label": "Tone", "kind": "scale", "choices": [], "required": True},
@@ -374,6 +378,7 @@ def test_the_clearer_of_two_pairs_is_stored_by_the_pairs_as_they_lie(visit: Visi
     assert Judgement.across_teams.get(item=item).verdict == ("first" if order[2] in (0, 1) else "second")
 
 
+@pytest.mark.feature(67)
 def test_a_known_answer_is_told_after_ones_own_and_a_pause_says_why(visit: Visit, team: Team, ann: User) -> None:
     queue = pair_queue(team, 3)
     queue.items.update(gold={"verdict": "a"})

@@ -56,6 +56,7 @@ def group(team: Team, owner: User, sign_in: Callable[[User], None]) -> list[Roll
     return answers(team, *(f"The answer is {number}." for number in range(5)))
 
 
+@pytest.mark.feature(55, 91)
 def test_a_group_is_ranked_by_keyboard_and_only_the_implied_pairs_are_written(page: Page, team: Team, group: list[Rollout]) -> None:
     queue = queue_of(team, Kind.RANKING, group, group[:3])
     work(page, queue)
@@ -156,6 +157,7 @@ def test_answers_with_the_same_text_share_a_tier(page: Page, team: Team, owner: 
     assert not Preference.across_teams.filter(chosen__in=[group[0].pk, group[2].pk], rejected__in=[group[0].pk, group[2].pk]).exists()
 
 
+@pytest.mark.feature(58)
 def test_steps_and_spans_of_an_answer_are_marked_by_keyboard(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     [one] = answers(team, "".join(PARTS))

@@ -18,6 +18,7 @@ def launch_form(page: Page, owner: User, sign_in: Callable[[User], None]) -> Pag
     return page
 
 
+@pytest.mark.feature(1)
 def test_errors_show_at_the_field_and_a_good_form_queues_a_run(launch_form: Page, team: Team) -> None:
     page = launch_form
     page.get_by_label("Name", exact=True).fill("from the browser")

@@ -20,6 +20,7 @@ def version(team: Team, owner: User, sign_in: Callable[[User], None]) -> Version
     return frozen(team, owner, labelled_queue(team, owner, run))
 
 
+@pytest.mark.feature(75)
 def test_the_graph_is_walked_by_keyboard_and_fits_a_phone(page: Page, version: Version) -> None:
     page.goto(f"/lineage/?version={version.pk}")
     nodes = page.locator("#lineage .node")

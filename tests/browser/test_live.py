@@ -20,6 +20,7 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     return running(team)
 
 
+@pytest.mark.feature(15)
 def test_charts_move_while_rows_are_ingested(page: Page, run: Run) -> None:
     open_overview(page, run)
     for step in range(4, 13):
@@ -46,6 +47,7 @@ def test_the_first_points_appear_on_a_page_that_was_empty(page: Page, team: Team
     expect_complete(page, run)
 
 
+@pytest.mark.feature(17)
 def test_a_restarted_web_process_leaves_no_gap_and_no_duplicate(page: Page, run: Run, web: WebProcess) -> None:
     open_overview(page, run)
     add(run, steps(4, 6))
@@ -62,6 +64,7 @@ def test_a_restarted_web_process_leaves_no_gap_and_no_duplicate(page: Page, run:
     expect_complete(page, run)
 
 
+@pytest.mark.feature(17)
 def test_a_flushed_redis_costs_no_point(page: Page, run: Run) -> None:
     open_overview(page, run)
     client = redis.Redis.from_url(settings.REDIS_URL)
@@ -77,6 +80,7 @@ def test_a_flushed_redis_costs_no_point(page: Page, run: Run) -> None:
     expect_complete(page, run)
 
 
+@pytest.mark.feature(14)
 def test_a_page_that_was_offline_catches_up(page: Page, context: BrowserContext, run: Run) -> None:
     open_overview(page, run)
     context.set_offline(True)
@@ -88,6 +92,7 @@ def test_a_page_that_was_offline_catches_up(page: Page, context: BrowserContext,
     expect_complete(page, run)
 
 
+@pytest.mark.feature(84)
 def test_a_resumed_run_replaces_the_steps_that_were_replayed(page: Page, run: Run) -> None:
     open_overview(page, run)
     add(run, steps(4, 8))

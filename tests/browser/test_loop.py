@@ -144,6 +144,7 @@ def test_nobody_is_shown_an_item_twice_however_fast_they_answer(browse: Callable
     assert Preference.objects.filter(judgement__queue=queue).count() == 12
 
 
+@pytest.mark.feature(93)
 @pytest.mark.training
 @pytest.mark.timeout(900)
 def test_labels_become_the_next_run_and_people_say_whether_it_is_better(

@@ -25,6 +25,7 @@ def visitor(browser: Browser, web: WebProcess) -> Iterator[Page]:
     made.close()
 
 
+@pytest.mark.feature(76)
 def test_invited_promoted_and_deactivated_with_a_page_open(page: Page, visitor: Page, owner: User, team: Team, sign_in: SignIn) -> None:
     run = make_run(team, status=Status.RUNNING, name="the open page")
     sign_in(owner)

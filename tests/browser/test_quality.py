@@ -40,6 +40,7 @@ def settled(queue: Queue) -> dict[int, str]:
     return {item.pk: item.final["verdict"] for item in queue.items.filter(state=ItemState.SETTLED)}
 
 
+@pytest.mark.feature(65)
 def test_conflicts_are_decided_by_keyboard(page: Page, queue: Queue) -> None:
     first, second, third = queue.items.filter(state=ItemState.CONFLICT).order_by("place")
     page.goto(f"/label/{queue.pk}/conflicts/")
@@ -81,6 +82,7 @@ def test_a_ranking_is_taken_from_a_vote_and_changed(page: Page, team: Team, labe
     assert item.final["tiers"] == [[0], [1], [2]]
 
 
+@pytest.mark.feature(66)
 def test_labels_are_reviewed_by_keyboard(page: Page, queue: Queue) -> None:
     one, two, three = Judgement.objects.filter(queue=queue).order_by("pk")[:3]
     page.goto(f"/label/{queue.pk}/review/")
@@ -114,6 +116,7 @@ def test_labels_are_reviewed_by_keyboard(page: Page, queue: Queue) -> None:
     assert Judgement.across_teams.filter(pk__in=(one.pk, two.pk), state=JudgementState.RETURNED).count() == 2
 
 
+@pytest.mark.feature(68, 92)
 def test_the_overview_draws_humans_against_the_reward_and_opens_the_step(page: Page, queue: Queue) -> None:
     from lab.rollouts.trajectories.models import Rollout
 

@@ -44,6 +44,7 @@ def step(page: Page) -> str | None:
     return page.locator("#feed").get_attribute("data-step")
 
 
+@pytest.mark.feature(16)
 def test_the_feed_follows_the_newest_step(page: Page, run: Run) -> None:
     visit(page, run)
     assert step(page) == "6"
@@ -52,6 +53,7 @@ def test_the_feed_follows_the_newest_step(page: Page, run: Run) -> None:
     assert "step=" not in page.url
 
 
+@pytest.mark.feature(16)
 def test_somebody_who_reads_an_older_step_gets_a_pill_and_no_movement(page: Page, run: Run) -> None:
     visit(page, run, "?step=3")
     add(run, steps(7, 7))
@@ -78,6 +80,7 @@ def test_somebody_who_scrolled_down_is_not_moved(page: Page, run: Run) -> None:
     assert step(page) == "7"
 
 
+@pytest.mark.feature(35)
 def test_keys_and_the_number_box_and_the_slider_go_through_the_steps(page: Page, run: Run) -> None:
     visit(page, run)
     page.keyboard.press("[")
@@ -96,6 +99,7 @@ def test_keys_and_the_number_box_and_the_slider_go_through_the_steps(page: Page,
     assert step(page) == "3"
 
 
+@pytest.mark.feature(40)
 def test_tokens_are_coloured_over_the_whole_feed_and_the_choice_is_in_the_address(page: Page, run: Run) -> None:
     visit(page, run)
     page.get_by_role("link", name="Entropy", exact=True).click()
@@ -137,6 +141,7 @@ def test_the_card_stays_when_its_token_had_to_be_scrolled_to(page: Page, run: Ru
     expect(page.locator("#token-card")).to_be_visible()
 
 
+@pytest.mark.feature(34, 44)
 def test_special_tokens_and_white_space_show_on_demand(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING)

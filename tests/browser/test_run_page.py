@@ -29,6 +29,7 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     return run
 
 
+@pytest.mark.feature(20)
 def test_smoothing_keeps_the_raw_line_faint_and_starts_at_the_first_value(page: Page, run: Run) -> None:
     open_overview(page, run)
     page.get_by_label("Smoothing, 0 to 0.999").fill("0.9")
@@ -82,6 +83,7 @@ def test_the_header_leaves_the_screen_to_the_charts(page: Page, run: Run) -> Non
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
+@pytest.mark.feature(20)
 def test_the_average_fades_over_a_gap_as_if_its_points_had_been_there(page: Page, run: Run) -> None:
     open_overview(page, run)
     found = page.evaluate(of_module("charts/series.js", "module.smoothSeries([1, 2, 3, 13], [1, 1, 1, 5], 0.5)"))
@@ -98,6 +100,7 @@ def test_missing_steps_break_the_line(page: Page, run: Run) -> None:
     assert len(drawn) == 44
 
 
+@pytest.mark.feature(22)
 def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: Page, run: Run) -> None:
     open_overview(page, run)
     plot = page.locator("[data-panel=reward] .nsewdrag")
@@ -124,6 +127,7 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     assert "zoom" not in page.evaluate("location.href")
 
 
+@pytest.mark.feature(23)
 def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run: Run) -> None:
     open_overview(page, run)
     box = page.locator("[data-panel=reward] .nsewdrag").bounding_box()
@@ -136,6 +140,7 @@ def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run
     assert float(shown["loss"]) == pytest.approx(1 / (step + 1), abs=6e-4)
 
 
+@pytest.mark.feature(21)
 @pytest.mark.parametrize(("axis", "last"), [("time", 39 / 60), ("tokens", 4000)])
 def test_other_axes_place_the_same_points(axis: str, last: float, page: Page, run: Run) -> None:
     open_overview(page, run)
@@ -178,6 +183,7 @@ def test_a_charts_table_has_every_step_and_moves_nothing(page: Page, run: Run) -
     assert page.evaluate(places) == before
 
 
+@pytest.mark.feature(82)
 def test_package_names_and_versions_stand_apart(page: Page, run: Run) -> None:
     names = {"trl": "1.16.0", "a-package-with-a-long-name": "1.2.3.dev4+gabcdef0123456", "torch": "2.9.0+cpu", "transformers": "5.1.0"}
     Attempt.objects.filter(run=run).update(versions=names)
@@ -249,6 +255,7 @@ def test_actions_work_without_scripts(without_scripts: Page, team: Team) -> None
     assert run.status == Status.QUEUED
 
 
+@pytest.mark.feature(19)
 def test_the_log_follows_its_end_until_one_scrolls_up(page: Page, run: Run) -> None:
     def printed(text: str) -> None:
         offset = sum(len(one.encode()) for one in LogChunk.objects.filter(run=run, notice=False).values_list("text", flat=True))

@@ -111,6 +111,7 @@ def test_a_new_run_is_announced_and_shown_on_request(page: Page, runs: list[Run]
     expect_names(page, ["four", "three", "two", "one"])
 
 
+@pytest.mark.feature(25)
 def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
     sign_in(owner)
     page.goto("/runs/")

@@ -75,6 +75,7 @@ def test_a_team_asks_for_a_second_factor_and_opens_once_there_is_one(page: Page,
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
 
 
+@pytest.mark.feature(77)
 def test_a_key_is_added_signs_in_alone_and_is_removed(page: Page, by_name: BrowserContext, owner: User) -> None:
     devices = by_name.new_cdp_session(page)
     devices.send("WebAuthn.enable")

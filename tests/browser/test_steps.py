@@ -43,6 +43,7 @@ def test_a_single_step_has_no_slider_from_it_to_itself(page: Page, run: Run) -> 
     expect(page.locator("#stepper")).to_be_visible()
 
 
+@pytest.mark.feature(28)
 def test_a_click_on_a_chart_opens_the_rollouts_of_that_step(page: Page, run: Run) -> None:
     open_overview(page, run)
     click_chart(page, "reward", 0.5)
@@ -95,6 +96,7 @@ def test_a_step_without_rollouts_gives_the_nearest_with_a_note(page: Page, run: 
     expect(page.locator("#step-panel")).to_contain_text("has no rollouts here. These are of step 20, the nearest before it.")
 
 
+@pytest.mark.feature(28)
 def test_arrow_keys_on_a_chart_move_the_pin_and_enter_opens(page: Page, run: Run) -> None:
     open_overview(page, run)
     area = page.locator("[data-panel=reward] .chart-area")
@@ -186,6 +188,7 @@ def test_finding_in_a_step_hides_what_does_not_say_it(page: Page, run: Run) -> N
     expect(page.locator("#groups [data-rollout]:visible")).to_have_count(2)
 
 
+@pytest.mark.feature(48)
 def test_groups_without_variance_and_what_was_filtered_out(page: Page, run: Run) -> None:
     add(run, [rollout(27, 0, 0), rollout(27, 0, 1, reward=0.0, filtered="too long"), rollout(27, 1, 0), rollout(27, 1, 1)])
     page.goto(f"/runs/{run.pk}/rollouts/?step=27")
@@ -220,6 +223,7 @@ def test_hostile_text_in_the_panel_is_text(page: Page, run: Run) -> None:
         assert text[:40] in shown
 
 
+@pytest.mark.feature(35)
 def test_every_step_of_a_run_with_too_many_to_list_is_reached(page: Page, run: Run) -> None:
     """More than WALK steps: the server says which are beside the chosen one, and keys that are faster than it do not get lost."""
     add(run, [rollout(step) for step in range(30, 4050, 2)])

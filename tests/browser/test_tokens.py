@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 import requests
 from playwright.sync_api import Page, expect
 
@@ -16,6 +17,7 @@ from tests.lab.cast import make_cast
 SECRET = re.compile(r"lab_\w{8}_\w{40}")
 
 
+@pytest.mark.feature(78)
 def test_a_token_is_made_used_and_revoked(page: Page, web: WebProcess, owner: User, sign_in: Callable[[User], None]) -> None:
     team = owner.memberships.get().team
     make_cast(team, owner, "mark")

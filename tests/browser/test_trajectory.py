@@ -101,6 +101,7 @@ def parameters(page: Page) -> dict[str, str]:
     return found
 
 
+@pytest.mark.feature(33)
 def test_the_units_are_those_of_the_server_and_blocks_say_who_wrote_them(page: Page, run: Run) -> None:
     add(run, [started(special_tokens={4: "<|end|>"}), annotated()])
     found = visit(page)
@@ -122,6 +123,7 @@ def test_the_units_are_those_of_the_server_and_blocks_say_who_wrote_them(page: P
     assert page.locator("#text details:not([open])").count() == 0
 
 
+@pytest.mark.feature(39)
 def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run: Run) -> None:
     add(run, [started(), annotated(), annotated(sample=1), rollout(2)])
     first = visit(page, step=1, sample=0)
@@ -150,6 +152,7 @@ def test_overlays_are_in_the_address_and_go_along_with_the_keys(page: Page, run:
     expect(page.locator("#token-legend")).to_contain_text("every token has the rollout's advantage")
 
 
+@pytest.mark.feature(41)
 def test_ratios_are_signed_in_logarithms_and_clipped_tokens_are_boxed(page: Page, run: Run) -> None:
     add(run, [started(), annotated()])
     visit(page, "?tokens=ratio&clip=100")
@@ -185,6 +188,7 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
     assert parameters(page) == {}
 
 
+@pytest.mark.feature(43)
 def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Page, run: Run) -> None:
     add(run, [started(), annotated()])
     visit(page)
@@ -213,6 +217,7 @@ def test_chart_and_text_lead_to_each_other_and_dragging_selects_tokens(page: Pag
     expect(unit(page, 7)).to_have_class("unit chosen")
 
 
+@pytest.mark.feature(34)
 def test_a_selection_is_known_in_tokens_and_copied_as_the_text_it_is(page: Page, run: Run) -> None:
     add(run, [started(), annotated(completion="".join(WORDS).replace("found", "f\u200bund"))])
     visit(page, "?spaces=1")
@@ -241,6 +246,7 @@ def test_the_most_uncertain_tokens_are_jumped_through(page: Page, run: Run) -> N
     expect(unit(page, 6)).to_have_class("unit pinned")
 
 
+@pytest.mark.feature(38)
 def test_200_000_tokens_open_scroll_and_are_searched_without_freezing(page: Page, run: Run) -> None:
     add(run, [started(), long_rollout(200_000)])
     visit(page, "?tokens=entropy")
@@ -322,6 +328,7 @@ def test_hostile_text_is_shown_and_nothing_of_it_runs(mode: str, page: Page, run
     assert not [url for url in requests if "example.org" in url]
 
 
+@pytest.mark.feature(89)
 def test_text_on_every_level_of_every_ramp_is_readable_and_levels_differ_without_colour(page: Page, run: Run) -> None:
     add(run, [started(), annotated()])
     visit(page)

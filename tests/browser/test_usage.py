@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from lab.supervision.supervisor import run_claims
@@ -22,6 +23,7 @@ def set_runs_at_once(page: Page, limit: str) -> None:
     expect(page.locator(".quota-card").first).to_contain_text(f"of {limit}")
 
 
+@pytest.mark.feature(9)
 def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     first = launch_run(team, owner, GRPO, "first")
     assert run_claims.claim_run(first, "a:1/x", "a:1")

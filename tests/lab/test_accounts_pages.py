@@ -177,6 +177,7 @@ def test_no_page_needs_inline_script_or_style(url: str, as_owner: Client) -> Non
     assert found == []
 
 
+@pytest.mark.feature(88)
 def test_no_page_loads_anything_from_elsewhere(as_owner: Client) -> None:
     for url in ("/runs/", "/launch/grpo/", "/accounts/logout/"):
         page = as_owner.get(url).content.decode()

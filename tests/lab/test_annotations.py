@@ -268,6 +268,7 @@ def test_somebody_who_looks_for_news_gets_nothing_until_there_is_some(one: Rollo
         version = response.json()["version"]
 
 
+@pytest.mark.feature(108)
 def test_a_comment_outlives_its_rollout_and_its_writer(one: Rollout, as_owner: Client, as_teammate: Client, teammate: User) -> None:
     made = said(one, as_teammate, "keep me", start="2", end="3")
     teammate.delete()

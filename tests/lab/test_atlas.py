@@ -201,6 +201,7 @@ def test_hostile_text_is_text(run: Run, as_owner: Client) -> None:
         assert shown in body
 
 
+@pytest.mark.feature(30)
 def test_values_are_spread_as_counted_by_hand(run: Run) -> None:
     rewards = {1: [0.0, 0.0, 1.0, 0.25], 3: [1.0, 1.0, None, 0.5]}
     store(run, started(), *(rollout(step, 0, sample, reward=reward) for step, row in rewards.items() for sample, reward in enumerate(row)))

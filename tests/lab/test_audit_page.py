@@ -162,6 +162,7 @@ def test_the_csv_neutralises_formulas_and_holds_what_the_filters_select(as_owner
     assert [(row["label"], row["details"]) for row in rows] == [("'=cmd|' /C calc'!A0", '{"a": 1}')]
 
 
+@pytest.mark.feature(79)
 def test_json_lines_hold_everything_newest_first_and_the_export_is_in_the_log(as_owner: Client, team: Team, owner: User) -> None:
     made = [add(team, label=str(number)) for number in range(3)]
     lines = [json.loads(line) for line in exported(as_owner, "jsonl").splitlines()]

@@ -27,6 +27,7 @@ def metrics_of(panel_id: str, names: list[str]) -> dict[str, str]:
     return {trace["metric"]: trace["label"] for trace in found[panel_id]["traces"]}
 
 
+@pytest.mark.feature(47)
 def test_reward_is_shown_with_the_mean_of_each_function() -> None:
     assert metrics_of("reward", GRPO) == {"reward": "total", "rewards/correct/mean": "correct", "rewards/format/mean": "format"}
 
@@ -36,6 +37,7 @@ def find_traces(panel_id: str, names: list[str], weights: dict[str, float]) -> d
     return {trace["metric"]: trace for trace in found[panel_id]["traces"]}
 
 
+@pytest.mark.feature(47)
 def test_what_counts_nothing_is_named_so_and_off_and_the_total_leads() -> None:
     traces = find_traces("reward", GRPO, {"correct": 1.0, "format": 0.0})
     assert [(trace["label"], trace["off"], trace["lead"]) for trace in traces.values()] == [

@@ -125,6 +125,7 @@ def begin_worker(start_process: Start, name: str = "w", **environment: str) -> M
     return child
 
 
+@pytest.mark.feature(8)
 def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: Start) -> None:
     child = begin_worker(start_process)
     assert wait_for(lambda: Worker.objects.alive().filter(name="w", queues=["gpu"], pid=child.process.pid, draining=False).exists(), 60)
@@ -157,6 +158,7 @@ def test_a_killed_worker_takes_its_child_along_and_is_no_longer_alive(start_proc
     assert not Worker.objects.alive().exists()
 
 
+@pytest.mark.feature(8)
 @pytest.mark.training
 def test_a_drained_workers_run_is_saved_and_goes_on_elsewhere(start_process: Start, team: Team, owner: User) -> None:
     (run,) = launch_recipe(team, owner, "grpo", {**QUICK, "training": {**QUICK["training"], "max_steps": 60}})  # type: ignore[dict-item]
@@ -364,6 +366,7 @@ def kill_worker(lab: Up, which: str, home: Path) -> None:
     assert wait_for(lambda: processes_of(home) == [], 180), processes_of(home)
 
 
+@pytest.mark.feature(88)
 def test_the_lab_comes_up_survives_its_own_death_and_stops_on_ctrl_c_and_with_any_of_its_workers(up: Callable[..., Up], home: Path) -> None:
     """One home and four starts, because each start takes nine seconds of processor time."""
     port = free_port()

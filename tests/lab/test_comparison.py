@@ -122,6 +122,7 @@ def test_points_of_a_metric_of_the_runs_that_have_it(team: Team, as_owner: Clien
     assert [one["run"] for one in found["reward"]] == [1]
 
 
+@pytest.mark.feature(21)
 def test_the_other_axes_are_exact_where_they_are_known(team: Team, as_owner: Client) -> None:
     logged(team, {"reward": [(1, 0.0), (3, 1.0), (9, 2.0)], "@time": [(1, 1000.0), (3, 1120.0)], "@tokens": [(1, 50), (3, 150)]})
     (one,) = points_of(as_owner, "run=1&name=reward&x=time")["reward"]
@@ -142,6 +143,7 @@ def test_a_long_series_keeps_its_spike(team: Team) -> None:
     assert found["values"][found["steps"].index(12_346)] == 99.0
 
 
+@pytest.mark.feature(24)
 def test_aligned_series_share_their_steps_and_keep_their_means(team: Team) -> None:
     runs = [logged(team, {"loss": [(step, float(step % 2)) for step in range(start, 40_001)]}) for start in (1, 20_001)]
     long, late = series.build_metric_series(runs, ["loss"], "step", aligned=True)["loss"]
@@ -170,6 +172,7 @@ def test_charts_the_usual_ones_first_with_how_many_runs_have_them(team: Team) ->
 # Settings and summaries
 
 
+@pytest.mark.feature(26)
 def test_settings_that_differ_stand_first_and_paths_are_left_out(team: Team, as_owner: Client) -> None:
     other = {**SPEC, "seed": 1, "output": "/data/runs/x", "training": {"trainer": "grpo", "learning_rate": 3e-4, "beta": 0.1}}
     runs = [logged(team), logged(team, spec=other)]
@@ -276,6 +279,7 @@ def sides(one: Rollout, other: Rollout) -> Any:
     )
 
 
+@pytest.mark.feature(98)
 def test_the_first_token_that_differs_with_its_entropy_and_both_alternatives(run: Run) -> None:
     one = tokens(run, ["2", "+", "2", "=4"], [1, 2, 1, 7])
     other = tokens(run, ["2", "+", "3", "=5"], [1, 2, 3, 8], sample=1)

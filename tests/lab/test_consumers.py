@@ -185,6 +185,7 @@ async def test_a_current_page_is_sent_no_points(run: Run, owner: User) -> None:
         assert {message["type"] for message in page.seen} <= {"state", "alive"}
 
 
+@pytest.mark.feature(15)
 async def test_a_published_delta_that_continues_the_cursor_is_forwarded(run: Run, owner: User) -> None:
     async with opened(ws(run), owner, run.ingested) as page:
         await page.hello(run.ingested)

@@ -44,6 +44,7 @@ def test_a_text_does_not_differ_from_itself(text: str) -> None:
     assert diff_words(text, text) == ([DiffSpan("same", text)] if text else [])
 
 
+@pytest.mark.feature(37)
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [

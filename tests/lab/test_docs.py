@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.features import DOCUMENT, find_contradictions, find_marked_tests, write_document
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -32,3 +34,9 @@ def test_the_map_names_every_room_that_is_there(room: str) -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     folders = {path.name for path in (ROOT / room).iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     assert {name for name in folders if f"`{name}" not in text} == set()
+
+
+def test_every_feature_is_shown_by_a_test_or_said_to_be_lacking() -> None:
+    tests = find_marked_tests()
+    assert find_contradictions(tests) == []
+    assert DOCUMENT.read_text() == write_document(tests), "make features writes docs/features.md anew"

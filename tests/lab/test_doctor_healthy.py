@@ -56,6 +56,7 @@ def find(rule: HealthRule, facts: RunFacts) -> RuleVerdict | None:
     return verdict if verdict.state == "found" else None
 
 
+@pytest.mark.feature(105)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_check_finds_nothing_in_runs_that_went_well(rule: HealthRule) -> None:
     found = {

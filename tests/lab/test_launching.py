@@ -33,11 +33,13 @@ def test_every_page_of_it_needs_a_login(client: Client, db: None) -> None:
         assert client.get(url).headers["Location"].startswith("/accounts/login/")
 
 
+@pytest.mark.feature(12)
 def test_every_recipe_is_offered(as_owner: Client) -> None:
     page = as_owner.get("/launch/").content.decode()
     assert all(f'href="/launch/{name}/"' in page for name in RECIPES)
 
 
+@pytest.mark.feature(1)
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_launches_what_the_command_line_would(recipe: str, as_owner: Client, team: Team, owner: User) -> None:
     response = send(as_owner, f"/launch/{recipe}/")
@@ -184,6 +186,7 @@ def test_a_short_run_gets_a_short_warm_up_unless_one_is_typed(as_owner: Client, 
     assert [run.spec["training"]["warmup_steps"] for run in Run.objects.of(team).order_by("number")] == [0, 2]
 
 
+@pytest.mark.feature(2)
 def test_a_chain_is_three_runs_that_wait_for_each_other(as_owner: Client, team: Team) -> None:
     send(as_owner, "/launch/demo/", **{"stages.1.training.max_steps": "12", "seed": "3", "name": "mine"})
     first, second, third = Run.objects.of(team).order_by("number")
@@ -198,6 +201,7 @@ def test_a_recipe_that_does_not_exist_is_not_found(as_owner: Client) -> None:
     assert as_owner.post("/preflight/", {"recipe": "nonsense"}).status_code == 404
 
 
+@pytest.mark.feature(3)
 def test_the_preflight_panel_shows_samples_rewards_and_arithmetic(as_owner: Client) -> None:
     page = as_owner.post("/preflight/", filled(as_owner, "/launch/grpo/")).content.decode()
     assert "Ready to launch" in page
@@ -260,6 +264,7 @@ def test_nothing_is_called_changed_in_a_form_that_was_not_touched(as_owner: Clie
         assert form_changes.build_launch_command(form) == f".venv/bin/python manage.py launch {recipe}"
 
 
+@pytest.mark.feature(83)
 def test_the_spec_shown_is_the_spec_launched(as_owner: Client, team: Team) -> None:
     data = filled(as_owner, "/launch/grpo/")
     form = LaunchForm(team, load_catalog(), drafts.of_recipe(load_catalog(), "grpo"), data)

@@ -69,6 +69,7 @@ def test_the_demo_button_launches_the_chain_once(as_owner: Client, team: Team) -
     assert as_owner.get("/demo/").status_code == 405
 
 
+@pytest.mark.feature(10)
 def test_a_clone_starts_with_the_launched_settings(as_owner: Client, team: Team, parent: Run) -> None:
     assert as_owner.get(f"/launch/?clone={parent.pk}").headers["Location"] == f"/launch/grpo/?clone={parent.pk}"
     url = f"/launch/grpo/?clone={parent.pk}"
@@ -88,6 +89,7 @@ def test_the_clone_of_a_recipe_that_is_gone_still_opens(as_owner: Client, team: 
     assert Run.objects.of(team).get(number=2).recipe == "Very Own/Recipe"
 
 
+@pytest.mark.feature(10)
 def test_a_clone_says_what_was_changed(as_owner: Client, parent: Run) -> None:
     data = filled(as_owner, f"/launch/grpo/?clone={parent.pk}", **{"stages.0.training.max_steps": "88"})
     page = as_owner.post("/preflight/", data).content.decode()

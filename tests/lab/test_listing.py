@@ -72,6 +72,7 @@ def test_a_hostile_name_is_text(as_owner: Client, make_run: MakeRun) -> None:
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.feature(25)
 @pytest.mark.parametrize("key", listing.SORTS)
 def test_it_sorts_both_ways_by_every_allowed_key(key: str, team: Team, make_run: MakeRun, teammate: User) -> None:
     make_run(
@@ -216,6 +217,7 @@ def alive(name: str, **fields: Any) -> Worker:
     return Worker.objects.create(name=name, host="host", pid=1, queues=["gpu"], **fields)
 
 
+@pytest.mark.feature(4)
 def test_a_queued_run_says_that_no_worker_is_there(as_owner: Client, make_run: MakeRun) -> None:
     make_run()
     assert "no worker for gpu: start one" in as_owner.get("/runs/").content.decode()
@@ -228,6 +230,7 @@ def test_a_worker_that_leaves_or_is_gone_serves_no_queue(make_run: MakeRun) -> N
     assert wait_reasons.find_waiting_reasons([run])[run.pk].kind == "worker"
 
 
+@pytest.mark.feature(4)
 def test_a_queued_run_knows_its_place(make_run: MakeRun) -> None:
     alive("ready")
     first, second, third = make_run("1"), make_run("2"), make_run("3")
@@ -249,6 +252,7 @@ def test_runs_that_do_not_wait_have_no_reason(make_run: MakeRun) -> None:
     assert wait_reasons.find_waiting_reasons([make_run(status=Status.RUNNING)]) == {}
 
 
+@pytest.mark.feature(7)
 def test_workers_show_the_teams_run_but_not_another_teams(as_owner: Client, as_stranger: Client, make_run: MakeRun) -> None:
     alive("box:1-a", gpu="NVIDIA H200", memory=128 << 30)
     make_run("in training", status=Status.RUNNING, owner="box:1-a/token")

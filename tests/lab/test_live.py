@@ -68,6 +68,7 @@ def test_deltas_follow_each_other_without_gap_and_say_what_the_database_says(run
     assert deltas[-1]["state"]["step"] == 30
 
 
+@pytest.mark.feature(17)
 def test_catching_up_from_any_cursor_gives_what_the_missed_deltas_gave(run: Run, told: list[dict[str, Any]]) -> None:
     write(run.folder, [started()])
     ingest_spool(run)
@@ -138,6 +139,7 @@ def test_the_state_says_how_far_and_how_long(run: Run) -> None:
     assert live.describe_run_state(run)["can"] == {"stop": False, "kill": False, "resume": True}
 
 
+@pytest.mark.feature(86)
 def test_a_run_is_stalled_after_two_silent_minutes_while_it_is_active(run: Run) -> None:
     run.progress_at = timezone.now() - timedelta(seconds=300)
     assert live.describe_run_state(run)["stalled_seconds"] is None

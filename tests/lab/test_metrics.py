@@ -87,6 +87,7 @@ def test_reading_after_an_offset_returns_only_what_came_later(run: Run) -> None:
     assert metrics.read_metric_series(run.pk, after=250) == {}
 
 
+@pytest.mark.feature(18)
 def test_an_envelope_keeps_every_spike_and_its_size_is_bounded() -> None:
     values = np.sin(np.arange(100_000) / 900.0)
     values[41_234], values[77_777] = 50.0, -50.0

@@ -119,6 +119,7 @@ def test_the_runs_own_recipe_changes_nothing(as_owner: Client, owner: User, run:
     assert "<bdi>base</bdi> +0.5" in shown
 
 
+@pytest.mark.feature(94)
 def test_other_reward_weights_turn_the_signs_and_every_turned_token_is_marked(as_owner: Client, run: Run) -> None:
     replay = answered(as_owner, run, "?step=1&group=0", **{"task.mini_gsm.rewards.correct": "-1"})
     assert replay.weights == {"correct": -1.0}

@@ -158,6 +158,7 @@ def test_replayed_rollouts_are_hidden_until_asked_for(run: Run, as_owner: Client
     assert "Hide the original attempt" in both
 
 
+@pytest.mark.feature(33)
 def test_rollouts_of_a_multi_turn_completion_show_who_wrote_what(run: Run, as_owner: Client) -> None:
     text = "<search>é🦊</search><information>teal</information><answer>teal</answer>"
     parts = ["<search>é🦊</search>", "<information>teal</information>", "<answer>teal</answer>"]
@@ -195,6 +196,7 @@ def test_what_a_model_wrote_is_text(run: Run, as_owner: Client) -> None:
     assert body.count("&lt;script&gt;alert(1)") == 6
 
 
+@pytest.mark.feature(44)
 def test_invisible_characters_are_named(run: Run, as_owner: Client) -> None:
     store(run, started(), rollout(1, completion="a\u202eb\u200b\x00c"))
     body = page(as_owner, run)
@@ -268,6 +270,7 @@ def test_an_address_keeps_what_was_chosen(run: Run) -> None:
     assert "after" not in chosen.query()
 
 
+@pytest.mark.feature(36)
 def test_only_groups_without_variance_and_only_what_was_filtered_out(run: Run, as_owner: Client) -> None:
     rows = [(0, 0, 1.0, ""), (0, 1, 0.0, "too long"), (1, 0, 1.0, ""), (1, 1, 1.0, "no reward"), (2, 0, 1.0, "")]
     store(run, started(), *(rollout(1, group, sample, reward=reward, filtered=why) for group, sample, reward, why in rows))
@@ -290,6 +293,7 @@ def test_a_filter_pages_over_what_it_shows(run: Run) -> None:
     assert rest.more == ""
 
 
+@pytest.mark.feature(32)
 def test_a_step_in_numbers(run: Run) -> None:
     rows = [
         (0, 0, 1.0, 10, 0.5, "stop"),

@@ -188,6 +188,7 @@ def test_a_script_outside_that_goes_on_takes_its_run_out_of_the_archive(make_run
     assert run.archived_at is None
 
 
+@pytest.mark.feature(6)
 def test_ticked_runs_are_archived_the_others_are_left_and_said_why(as_owner: Client, make_runs: MakeRuns) -> None:
     runs = make_runs(Status.FINISHED, Status.RUNNING, Status.FAILED, Status.QUEUED)
     runs += make_runs(archived_at=timezone.now())
@@ -202,6 +203,7 @@ def test_ticked_runs_are_archived_the_others_are_left_and_said_why(as_owner: Cli
     assert Entry.across_teams.filter(action="run.archive").count() == 2
 
 
+@pytest.mark.feature(6)
 def test_ticked_runs_are_stopped(as_owner: Client, make_runs: MakeRuns) -> None:
     running, queued, done = make_runs(Status.RUNNING, Status.QUEUED, Status.FINISHED)
     answer = act(as_owner, "stop", [running, queued, done])
@@ -209,6 +211,7 @@ def test_ticked_runs_are_stopped(as_owner: Client, make_runs: MakeRuns) -> None:
     assert (reread(running).status, reread(queued).status, reread(done).status) == (Status.STOPPING, Status.STOPPED, Status.FINISHED)
 
 
+@pytest.mark.feature(6)
 def test_a_tag_on_ticked_runs_is_taken_back_where_it_was_put(as_owner: Client, make_runs: MakeRuns) -> None:
     before, fresh, full = [*make_runs(tags=["Loop"]), *make_runs(), *make_runs(tags=[str(n) for n in range(20)])]
     answer = act(as_owner, "tag", [before, fresh, full], tag=" loop ")

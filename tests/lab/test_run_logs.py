@@ -35,6 +35,7 @@ def after(client: Client, run: Run, cursor: str) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.feature(19)
 def test_colours_become_classes_and_other_sequences_vanish() -> None:
     line = "\x1b[31;1mred\x1b[0m plain \x1b]0;owned\x07\x1b[2J\x1b]8;;http://x\x1b\\link\x1b[38;5;200m!\x1b[m"
     assert parse_styled_spans(line, TextStyle()) == [("ansi-bold ansi-red", "red"), ("", " plain "), ("", "link"), ("", "!")]

@@ -238,6 +238,7 @@ def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, m
     assert off == {"total": False, "correct": False, "working": False, "format (weight 0)": True}
 
 
+@pytest.mark.feature(29)
 def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), *steps(1, 5), CheckpointEvent(attempt=1, time=1.7e9, step=4, path="checkpoints/checkpoint-4", bytes=10)])
@@ -264,6 +265,7 @@ def test_values_that_are_not_finite_travel_by_name_and_are_counted(as_owner: Cli
     assert data["nonfinite"] == {"loss": 2}
 
 
+@pytest.mark.feature(29)
 def test_replayed_steps_are_not_in_the_snapshot(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
     write(run.folder, [started(), *steps(1, 6), started(attempt=2, from_step=3), *steps(4, 5, attempt=2)])

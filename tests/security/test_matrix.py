@@ -127,6 +127,7 @@ def problem(who: str, route: str, asked: str, response: Any) -> str:
     return ""
 
 
+@pytest.mark.feature(76)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_address_lets_through_whom_the_table_names_and_nobody_else(method: str, clients: dict[str, Client], cast: Cast, team: Team) -> None:
     wrong, walked = [], 0

@@ -88,6 +88,7 @@ def test_a_run_that_fails_between_two_passes_loses_nothing(tmp_path, monkeypatch
     assert Counter(event.step for event in events_in(tmp_path) if isinstance(event, Rollout)) == {1: 8}
 
 
+@pytest.mark.feature(41)
 def test_the_reference_is_stored_where_the_loss_has_it(tmp_path):
     rollouts, metrics = trained(tmp_path, training__max_steps=2, training__beta=0.04)
     first = [event for event in rollouts if event.step == 1]

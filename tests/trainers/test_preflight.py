@@ -68,6 +68,7 @@ def test_a_good_run_has_no_problem_and_no_warning():
     assert report.warnings == []
 
 
+@pytest.mark.feature(3)
 def test_the_report_is_json_with_everything_a_page_shows():
     data = json.loads(json.dumps(make_report().as_json(), allow_nan=False))
     assert data["ok"] is True
@@ -131,6 +132,7 @@ def test_a_method_is_refused_while_there_are_none():
     assert one(make_report(methods=[{"name": "gspo"}]).problems, "methods.0.name").value == "gspo"
 
 
+@pytest.mark.feature(13)
 def test_weights_that_do_not_tell_right_from_wrong_are_warned_about():
     report = make_report(task={"name": "mini_gsm", "rewards": {"correct": 0, "format": 1}})
     assert report.ok
@@ -177,6 +179,7 @@ def broken_tasks(monkeypatch):
     monkeypatch.setattr(registry, "load_task_registry", lambda: known)
 
 
+@pytest.mark.feature(3)
 def test_a_reward_function_that_fails_is_a_problem_and_one_that_prefers_wrong_answers_a_warning(broken_tasks):
     report = make_report(task={"name": "broken"})
     assert "ZeroDivisionError" in report.problems[0].message

@@ -257,6 +257,7 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
         read_spec(tmp_path / "nowhere.json")
 
 
+@pytest.mark.feature(12)
 def test_every_hyperparameter_has_help_and_a_place_in_the_form():
     for model in (SFT, GRPO, DPO):
         for name, field in model.model_fields.items():

@@ -75,6 +75,7 @@ def test_without_a_provider_there_is_none(client: Client, db: None) -> None:
     assert client.post(START).status_code == 404
 
 
+@pytest.mark.feature(77)
 def test_somebody_with_an_account_comes_in_and_is_known_from_then_on(come: Callable[..., Any], client: Client, owner: User) -> None:
     mark_verified(owner)
     assert come("Owner@example.org", sub="42").headers["Location"] == "/"

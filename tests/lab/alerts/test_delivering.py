@@ -65,6 +65,7 @@ def parts(message: bytes) -> tuple[dict[str, str], bytes]:
     return dict(line.decode().split(": ", 1) for line in head.split(b"\r\n")[1:]), body
 
 
+@pytest.mark.feature(81)
 def test_a_webhook_gets_a_signed_message_once(team: Team, receiver: Callable[..., Server], settings: Any) -> None:
     settings.LAB_URL = "https://lab.example.org"
     server = receiver()

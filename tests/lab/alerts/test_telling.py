@@ -83,6 +83,7 @@ def test_what_happened_before_the_rule_is_not_told(team: Team, owner: User, rule
     assert told(owner) == []
 
 
+@pytest.mark.feature(86)
 def test_a_silent_trainer_and_a_lost_worker_are_told(team: Team, owner: User, rule: Maker) -> None:
     rule(kinds.STALLED, since=timezone.now() - timedelta(minutes=1))
     silent = make_run(team, name="silent", status=Status.RUNNING, progress_at=timezone.now() - timedelta(seconds=125))
@@ -102,6 +103,7 @@ def training(team: Team, **fields: Any) -> Run:
     return run
 
 
+@pytest.mark.feature(81)
 def test_a_metric_beyond_its_number_is_told_at_the_first_point(team: Team, owner: User, rule: Maker) -> None:
     rule(kinds.METRIC, metric="kl", direction="above", number=0.5)
     run = training(team)

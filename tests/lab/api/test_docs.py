@@ -41,6 +41,7 @@ def test_the_examples_run(environment: None) -> None:
         assert '"nightly"' in answers
 
 
+@pytest.mark.feature(80)
 def test_the_page_of_the_api_names_every_operation(as_owner: Client) -> None:
     index = as_owner.get("/t/reasoning/api/").content.decode()
     names = {one.view_func.__name__ for _, one in openapi.iterate_operations()}

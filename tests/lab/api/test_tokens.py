@@ -94,6 +94,7 @@ def test_a_team_that_asks_for_a_second_factor_refuses_tokens_of_people_without(t
     assert ApiClient(service).ask("me").status_code == 200
 
 
+@pytest.mark.feature(78)
 def test_scope_and_role_are_both_needed(team: Team, teammate: User) -> None:
     narrow = client_of(team, teammate, "runs.read")
     response = narrow.ask("members")

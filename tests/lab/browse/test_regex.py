@@ -22,6 +22,7 @@ def run(team: Team) -> Run:
     return run
 
 
+@pytest.mark.feature(50)
 def test_a_pattern_is_looked_for_in_the_selection(run: Run, team: Team) -> None:
     assert places(team, r"run=1&re=^answer 1\d$") == []  # ^ and $ are the ends of the text
     assert places(team, r"re=^answer 1\d\n") == [(1, 0, 3), (1, 0, 4), (1, 0, 5), (2, 0, 0), (2, 0, 1), (2, 0, 2), (2, 0, 3), (2, 0, 4), (2, 0, 5)]

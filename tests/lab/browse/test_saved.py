@@ -33,6 +33,7 @@ def menu(client: Client, query: str = "") -> str:
     return response.content.decode()
 
 
+@pytest.mark.feature(52)
 def test_a_view_keeps_the_address_and_opens_it(as_owner: Client, team: Team) -> None:
     make_run(team)
     response = save(as_owner, query=QUERY + "&after=W10&nonsense=1&view=99")
@@ -99,6 +100,7 @@ def test_a_private_view_is_nobody_elses(as_owner: Client, as_teammate: Client, a
     assert only().name == "short"
 
 
+@pytest.mark.feature(52)
 def test_a_shared_view_is_opened_by_the_team_and_changed_by_its_owner(as_owner: Client, as_teammate: Client, as_stranger: Client) -> None:
     save(as_owner, shared="1")
     key = only().pk

@@ -56,6 +56,7 @@ selections = st.builds(
 )
 
 
+@pytest.mark.feature(90)
 @given(selections)
 def test_a_selection_survives_its_address(selection: Selection) -> None:
     again = Selection.read(QueryDict(selection.query(after=selection.after)[1:]))
@@ -158,6 +159,7 @@ def others(*left_out: tuple[int, int, int]) -> list[tuple[int, int, int]]:
     return [place for place in ALL if place not in left_out]
 
 
+@pytest.mark.feature(51)
 @pytest.mark.parametrize(
     ("address", "found"),
     [

@@ -129,6 +129,7 @@ def test_each_reward_function_in_view_has_a_column_that_sorts(as_owner: Client, 
     assert '<option value="component.brevity"' in body
 
 
+@pytest.mark.feature(32)
 def test_columns_are_chosen_kept_and_the_address_wins(as_owner: Client, run: Run) -> None:
     assert "Max entropy</bdi></a></th>" not in page(as_owner)
     offered = ["run", "step", "prompt", "completion", "reward", "component.correct", "max_entropy"]

@@ -33,6 +33,7 @@ def run(team: Team) -> Run:
     return run
 
 
+@pytest.mark.feature(50)
 @pytest.mark.parametrize(
     ("words", "samples"),
     [

@@ -48,6 +48,7 @@ def test_json_lines_are_the_frozen_bytes(as_owner: Client, version: Version) -> 
         assert exported(as_owner, version, split=split) == version.path(split).read_bytes()
 
 
+@pytest.mark.feature(69)
 @pytest.mark.parametrize(("shape", "trainer", "rows"), [("preference", "dpo", 1), ("kto", "kto", 2), ("completion", "sft", 1)])
 def test_every_form_and_format_says_the_same_and_can_be_trained_on(
     as_owner: Client, version: Version, tmp_path: Path, shape: str, trainer: str, rows: int
@@ -64,6 +65,7 @@ def test_every_form_and_format_says_the_same_and_can_be_trained_on(
         assert {row["weight"] for row in lines} | {row["weight"] for row in json_rows(exported(as_owner, version, split="test"))} != {1.0}
 
 
+@pytest.mark.feature(70)
 def test_provenance_goes_along_when_asked_for(as_owner: Client, version: Version) -> None:
     [first, *_] = json_rows(exported(as_owner, version, provenance="1"))
     assert json.loads(first["provenance"]) == version.rows.get(split="train", place=0).provenance

@@ -62,6 +62,7 @@ def item(dataset: Dataset, place: int = 0) -> Item:
     return Item.across_teams.filter(queue__datasets=dataset).order_by("place")[place]
 
 
+@pytest.mark.feature(71)
 def test_a_version_is_rows_files_and_a_digest_that_agree(dataset: Dataset) -> None:
     version = ready(dataset, test_share=0.5)
     files = {split: version.path(split).read_bytes() for split in ("train", "test")}
@@ -96,6 +97,7 @@ def test_labels_that_change_later_do_not_change_a_version(dataset: Dataset) -> N
     assert len(preview_next_version(dataset, DatasetRule.read(version.rule)).rows) == 4
 
 
+@pytest.mark.feature(70)
 def test_every_row_says_where_it_came_from(dataset: Dataset, run: Run, owner: User, teammate: User) -> None:
     for step in (1, 2):
         folder = f"checkpoints/checkpoint-{step}"
@@ -114,6 +116,7 @@ def test_every_row_says_where_it_came_from(dataset: Dataset, run: Run, owner: Us
     assert first.rollouts == item(dataset).rollouts
 
 
+@pytest.mark.feature(71)
 def test_no_prompt_is_on_both_sides_of_the_split_however_it_is_written(team: Team, owner: User) -> None:
     texts = ["What is  2+2?", "what is 2+2?", "Ｗhat is 2+2?\n"]
     runs = [run_with(team, steps=8, groups=1, prompt=[Message("user", text)]) for text in texts]
@@ -129,6 +132,7 @@ def test_no_prompt_is_on_both_sides_of_the_split_however_it_is_written(team: Tea
     assert not prompts[0] & prompts[1]
 
 
+@pytest.mark.feature(110)
 def test_rules_decide_what_is_left_out_and_say_how_much(dataset: Dataset, owner: User, teammate: User) -> None:
     split_votes, tied = item(dataset, 0), item(dataset, 1)
     Judgement.objects.filter(item=split_votes, user=teammate).get().preferences.all().delete()
@@ -189,6 +193,7 @@ def test_duplicates_go_and_contradictions_are_reported(team: Team, owner: User) 
     assert version.counts["contradictions"] == [[items[0].pk, items[2].pk]]
 
 
+@pytest.mark.feature(57)
 def test_corrections_take_the_place_of_the_chosen_answer(dataset: Dataset, team: Team, owner: User) -> None:
     Judgement.across_teams.filter(item=item(dataset), user=owner).update(correction="The right one.")
     row = ready(dataset, corrections="use").rows.get(place=0)

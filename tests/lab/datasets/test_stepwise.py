@@ -108,6 +108,7 @@ def fetched(client: Client, version: Version, **query: str) -> bytes:
     return b"".join(response.streaming_content)  # type: ignore[arg-type]
 
 
+@pytest.mark.feature(100)
 def test_a_row_is_trls_stepwise_supervision(team: Team, ann: User) -> None:
     queue = queue_with(team)
     label(queue, ann, "ggx")
@@ -231,6 +232,7 @@ def test_provenance_says_who_marked_what_with_the_spans(team: Team, owner: User,
     assert json.loads(json.loads(line)["provenance"]) == told
 
 
+@pytest.mark.feature(100)
 @pytest.mark.parametrize("form", [Form.KTO, Form.COMPLETION])
 def test_spans_go_with_rows_of_other_forms_too(team: Team, owner: User, ann: User, form: Form) -> None:
     queue = queue_with(team, steps=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,7 @@ def test_asking_again_does_not_extend(team: Team, ann: User) -> None:
     assert [one.expires_at for one in claim_items(queue, ann)] == before
 
 
+@pytest.mark.feature(62)
 def test_with_overlap_each_item_goes_to_so_many_different_people(team: Team, ann: User, bob: User, owner: User) -> None:
     queue = pair_queue(team, items=1, overlap=2)
     judge(queue, ann, "a")
@@ -52,6 +54,7 @@ def test_with_overlap_each_item_goes_to_so_many_different_people(team: Team, ann
     assert (item.room, item.labels, item.state) == (0, 2, "done")
 
 
+@pytest.mark.feature(62)
 def test_an_expired_claim_goes_to_who_asks_next(team: Team, ann: User, bob: User) -> None:
     queue = pair_queue(team, items=1)
     [mine] = claim_items(queue, ann)
@@ -208,6 +211,7 @@ def test_an_order_is_a_permutation_and_pairs_stay_together(kind: Kind, count: in
         assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 1}), frozenset({2, 3})}
 
 
+@pytest.mark.feature(59)
 def test_every_order_of_two_pairs_happens(team: Team) -> None:
     assert len({tuple(shuffle_answer_order(Kind.CLEARER, 4)) for _ in range(500)}) == 8
 

@@ -18,6 +18,7 @@ def width(share: float, count: int) -> float:
     return float(high - low)
 
 
+@pytest.mark.feature(96)
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.83, 1.0])
 @pytest.mark.parametrize("wanted", [0.4, 0.2, 0.1, 0.03])
 def test_the_votes_are_the_fewest_that_do(share: float, wanted: float) -> None:

@@ -54,6 +54,7 @@ def test_of_single_answers_half_are_right(team: Team, stored: None) -> None:
     assert sorted(known["verdict"] for known in found.known) == ["bad"] * 5 + ["good"] * 5
 
 
+@pytest.mark.feature(67)
 def test_gold_items_are_in_every_stretch_of_the_queue_and_in_it_once(team: Team, stored: None) -> None:
     pool = read_pool(team, recipe())
     items = mix_gold_items(make_items_from_pool(pool, recipe()), select_gold_items(pool, recipe()), seed=0)

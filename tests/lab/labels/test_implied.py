@@ -44,6 +44,7 @@ def test_pairs_are_antisymmetric_and_transitive(ranking: tuple[list[list[int]], 
     assert all((one, last) in pairs for one, middle in pairs for other, last in pairs if middle == other)
 
 
+@pytest.mark.feature(91)
 def test_five_members_with_two_ties_give_eight_pairs() -> None:
     a, b, c, d, e = rollouts = [11, 12, 13, 14, 15]
     pairs = derive_preferences(RANKED, [[0, 1], [2], [3, 4]], rollouts)

@@ -28,6 +28,7 @@ def what(item: Item | int) -> list[str]:
     return list(Change.objects.filter(item=item).order_by("pk").values_list("what", flat=True))
 
 
+@pytest.mark.feature(54)
 def test_a_pair_is_recorded_in_stored_places_whatever_side_it_was_shown_on(team: Team, ann: User) -> None:
     queue = pair_queue(team, items=20)
     orders = set()
@@ -44,6 +45,7 @@ def test_a_pair_is_recorded_in_stored_places_whatever_side_it_was_shown_on(team:
     assert not Claim.across_teams.exists()
 
 
+@pytest.mark.feature(54)
 @pytest.mark.parametrize(("choice", "verdict"), [("tie", "tie"), ("bad", "bad")])
 def test_ties_and_both_bad_prefer_nothing(team: Team, ann: User, choice: str, verdict: str) -> None:
     said = judge(pair_queue(team), ann, choice, strength=3)
@@ -187,6 +189,7 @@ def test_a_draft_takes_a_free_seat_again(team: Team, ann: User, bob: User) -> No
     assert [one.pk for one in claim_items(queue, ann, hold=1)] == [held[1].pk]
 
 
+@pytest.mark.feature(61)
 def test_undo_gives_the_item_back_with_the_answer_and_the_sides(team: Team, ann: User) -> None:
     queue = pair_queue(team)
     [held] = claim_items(queue, ann, hold=1)

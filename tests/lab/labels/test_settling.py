@@ -164,6 +164,7 @@ def test_a_dropped_item_comes_back_where_it_was(team: Team, ann: User, bob: User
     assert [one.item_id for one in claim_items(queue, bob)] == [third.pk]
 
 
+@pytest.mark.feature(63)
 def test_progress_counts_what_has_its_labels(team: Team, ann: User, bob: User, owner: User) -> None:
     queue = pair_queue(team, items=5, overlap=2)
     for one, other in (("a", "a"), ("a", "b"), ("b", "a")):

@@ -59,6 +59,7 @@ def test_too_few_votes_and_votes_that_all_say_the_same_give_no_model() -> None:
     assert fit_disagreement_model(rng.normal(size=(100, 3)), np.zeros(100, dtype=bool)) is None
 
 
+@pytest.mark.feature(96)
 def test_the_model_finds_what_people_disagree_about() -> None:
     rng = np.random.default_rng(1)
     seen = rng.normal(size=(600, 3)) * (1.0, 30.0, 0.2)
@@ -145,6 +146,7 @@ def test_a_queue_is_ordered_again_every_50_labels(queue: Queue, owner: User) -> 
     assert reorder_grown() == 1
 
 
+@pytest.mark.feature(68)
 def test_agreement_with_the_reward_counts_votes_where_it_has_an_order(queue: Queue, owner: User) -> None:
     vote(queue, owner, 70)
     found, labels = with_reward(queue)

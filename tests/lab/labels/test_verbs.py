@@ -73,6 +73,7 @@ def test_a_pair_goes_out_and_comes_back(as_ann: Client, team: Team, ann: User) -
     assert (said.user, said.verdict, said.rationale) == (ann, "ab"[stored.order[1]], "shorter")
 
 
+@pytest.mark.feature(59)
 def test_a_blind_queue_says_nothing_of_where_an_answer_comes_from(as_ann: Client, team: Team) -> None:
     blind = pair_queue(team)
     held = next_one(as_ann, blind)
@@ -262,6 +263,7 @@ RUBRIC = [
 ]
 
 
+@pytest.mark.feature(56, 57)
 def test_rubric_rationale_and_correction_are_kept(as_ann: Client, team: Team) -> None:
     queue = pair_queue(team, rubric=RUBRIC, correction=True, rationale=Rationale.REQUIRED)
     held = next_one(as_ann, queue)

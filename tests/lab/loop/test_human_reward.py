@@ -177,6 +177,7 @@ def test_hostile_texts_are_asked_about_as_they_are(run: Run) -> None:
     assert queue_of(run).items.get().texts == texts
 
 
+@pytest.mark.feature(101)
 @pytest.mark.training
 @pytest.mark.django_db(transaction=True)
 def test_the_real_trainer_is_rewarded_by_a_person(team: Team, ann: User) -> None:

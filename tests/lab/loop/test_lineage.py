@@ -47,6 +47,7 @@ def page(client: Client, **query: Any) -> str:
     return response.content.decode()
 
 
+@pytest.mark.feature(75)
 def test_every_step_of_the_loop_is_an_edge(team: Team, owner: User, version: Version, child: Run) -> None:
     Run.across_teams.filter(pk=child.pk).update(name="child")
     match = request_match(team, owner, Run.across_teams.get(name="child"))

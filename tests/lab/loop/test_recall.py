@@ -59,6 +59,7 @@ def states() -> dict[str, int]:
     return found
 
 
+@pytest.mark.feature(102)
 def test_the_preview_shows_everything_downstream_and_changes_nothing(as_owner: Client, version: Version, owner: User, ann: User) -> None:
     child, grandchild = trained(version, owner)
     Match.objects.create(team=version.dataset.team, child=child)
@@ -88,6 +89,7 @@ def test_a_labellers_labels_go_with_their_history(as_owner: Client, version: Ver
     assert "were recalled" not in as_owner.get(f"/runs/{source.pk}/").content.decode()
 
 
+@pytest.mark.feature(102)
 def test_rebuilding_leaves_them_out_and_shows_what_differs(as_owner: Client, version: Version, ann: User) -> None:
     before = version.path().read_bytes()
     send(as_owner, kind="labeller", labeller=ann.pk)

@@ -54,6 +54,7 @@ def test_held_out_answers_of_the_last_step_come_from_the_final_policy() -> None:
     assert [checkpoints.updates_before(phase, 100) for phase in ("train", "heldout", "sampled")] == [99, 100, 0]
 
 
+@pytest.mark.feature(2, 72)
 def test_the_button_launches_dpo_on_the_frozen_file_and_asks_for_a_match(as_owner: Client, version: Version, owner: User, team: Team) -> None:
     response = send(as_owner, version, labeller=str(owner.pk))
     run = Run.across_teams.get(name="Taught")

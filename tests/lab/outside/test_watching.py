@@ -106,6 +106,7 @@ def test_a_missing_address_or_token_is_said_before_anything_trains(url: str, sec
         LabClient(url, secret)
 
 
+@pytest.mark.feature(80)
 @pytest.mark.training
 def test_a_trl_script_with_two_more_lines_is_a_run_with_rollouts_tokens_and_metrics(
     client_of: LabClient, tmp_path: Path, client: Client, owner: User

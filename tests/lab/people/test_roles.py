@@ -69,6 +69,7 @@ def test_of_two_owners_who_demote_each_other_one_stays(team: Team, owner: User) 
     assert Membership.objects.filter(role=Role.OWNER).count() == 1
 
 
+@pytest.mark.feature(76)
 def test_handing_over_asks_for_the_password(as_owner: Client, people: dict[str, Membership]) -> None:
     form = {"member": str(people["researcher"].pk), "password": "wrong"}
     url = "/t/reasoning/team/transfer/"

@@ -68,6 +68,7 @@ def texts(made: Sampling) -> list[list[str]]:
     return [[one.text for one in side.samples.all()] for side in made.sides.all()]
 
 
+@pytest.mark.feature(74)
 def test_both_sides_write_and_the_same_seed_writes_the_same_again(
     team: Team, owner: User, sides: list[Checkpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:

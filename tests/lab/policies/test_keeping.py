@@ -50,6 +50,7 @@ def due(minutes: int = 1) -> None:
     Removal.across_teams.update(due_at=timezone.now() - timedelta(minutes=minutes))
 
 
+@pytest.mark.feature(73)
 def test_each_rule_keeps_what_it_says(team: Team, owner: User) -> None:
     trained(team, owner, steps=STEPS)
     assert dropped(team) == [50, 100, 150, 200]

@@ -45,6 +45,7 @@ def unpacked(response: Any) -> dict[str, bytes]:
         return {one.name: found.extractfile(one).read() for one in members}  # type: ignore[union-attr]
 
 
+@pytest.mark.feature(73)
 def test_every_policy_once_sorted_and_filtered_by_the_address(as_owner: Client, team: Team, owner: User, run: Run) -> None:
     assert rows(as_owner) == ["final policy", "step 50"]  # what one resumes from at the last step is the final policy again
     assert sorted(rows(as_owner, "?twins=1")) == ["final policy", "step 100", "step 50"]

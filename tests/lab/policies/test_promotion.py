@@ -55,6 +55,7 @@ def test_without_votes_nobody_is_promoted(team: Team, admin: User, asked: Propos
     assert not AliasMove.across_teams.exists()
 
 
+@pytest.mark.feature(103)
 def test_enough_votes_for_it_and_a_second_reviewer_give_the_alias(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
     vote(match_of(asked), teammate, 20, 4)
     move = promotion.approve_proposal(team, admin, asked, "well done")
@@ -68,6 +69,7 @@ def test_enough_votes_for_it_and_a_second_reviewer_give_the_alias(team: Team, te
     assert all(one["met"] for one in asked.evidence)
 
 
+@pytest.mark.feature(103)
 @pytest.mark.parametrize(("wins", "losses", "missing"), [(13, 11, {"low"}), (19, 0, {"votes", "complete"}), (17, 7, set()), (20, 3, {"complete"})])
 def test_the_lower_bound_counts_not_the_rate(
     team: Team, teammate: User, admin: User, asked: Proposal, wins: int, losses: int, missing: set[str]

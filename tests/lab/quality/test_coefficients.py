@@ -65,6 +65,7 @@ def table_as_ratings(table: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([row for row, _ in cells]), np.array([column for _, column in cells])
 
 
+@pytest.mark.feature(64)
 def test_fleiss_example() -> None:
     found = fleiss_kappa(FLEISS, alone(FLEISS))
     assert found.value == pytest.approx(0.210, abs=0.0005)
@@ -74,6 +75,7 @@ def test_fleiss_example() -> None:
     assert found.low < 0.210 < found.high
 
 
+@pytest.mark.feature(64)
 @pytest.mark.parametrize(("level", "published"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
 def test_krippendorff_example(level: str, published: float) -> None:
     counts = counted(KRIPPENDORFF, 5)
@@ -81,6 +83,7 @@ def test_krippendorff_example(level: str, published: float) -> None:
 
 
 # Two readers, 2 x 2, as textbooks print them: (20, 5, 10, 15) gives 0.40; the pair with equal raw agreement 0.6 gives 0.130 and 0.259.
+@pytest.mark.feature(64)
 @pytest.mark.parametrize(("table", "published"), [([[20, 5], [10, 15]], 0.40), ([[45, 15], [25, 15]], 0.1304), ([[25, 35], [5, 35]], 0.2593)])
 def test_cohen_examples(table: list[list[int]], published: float) -> None:
     first, second = table_as_ratings(table)

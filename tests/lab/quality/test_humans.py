@@ -131,6 +131,7 @@ def course(early: int, late: int, rising: bool = True) -> list[Any]:
     return build_agreement_columns(votes, rewards)[0].windows
 
 
+@pytest.mark.feature(92)
 def test_a_gap_needs_a_reward_that_rises_and_agreement_that_falls_by_more_than_chance() -> None:
     falling = course(9, 3)
     assert not any(window.gap for window in falling if window.last <= 10)

@@ -76,6 +76,7 @@ def test_step_labels_are_compared_step_by_step(team: Team, owner: User, teammate
     assert step_ratings_of(queue).counts().tolist() == [[0, 0, 2], [1, 0, 1]]
 
 
+@pytest.mark.feature(63)
 def test_a_labellers_line(queue: Queue, owner: User, teammate: User) -> None:
     items = list(queue.items.order_by("place"))
     for place, item in enumerate(items[:10]):
@@ -106,6 +107,7 @@ def test_agreement_with_gold(team: Team, owner: User, teammate: User) -> None:
     }
 
 
+@pytest.mark.feature(107)
 def test_drift_is_told_by_time_and_by_policy_step(team: Team, owner: User) -> None:
     queue = queue_of(scored_run(team, [[1.0, 0.0]] * 40), gold={"verdict": "a"})
     for place, item in enumerate(queue.items.order_by("-place")):

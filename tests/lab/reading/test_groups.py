@@ -58,6 +58,7 @@ def recomputed(found: AdvantageInputs) -> list[float]:
     return [found.advantage(reward) for reward in found.rewards]
 
 
+@pytest.mark.feature(46)
 @given(st.lists(FLOATS, min_size=2, max_size=8), st.lists(FLOATS, min_size=2, max_size=8))
 def test_advantages_worked_out_here_are_those_of_the_trainer(first: list[float], second: list[float]) -> None:
     size = min(len(first), len(second))
@@ -93,11 +94,13 @@ def test_the_catalogue_says_the_scale_that_each_base_gives_to_trl() -> None:
 # The page.
 
 
+@pytest.mark.feature(45)
 def test_members_stand_best_first_and_those_without_a_reward_last(as_owner: Client, run: Run) -> None:
     store(run, started(), *members([0.25, None, 1.0, 0.25]))
     assert samples(open_group(as_owner, run)) == [2, 0, 3, 1]
 
 
+@pytest.mark.feature(46)
 def test_stored_advantages_stand_beside_those_worked_out_from_the_rewards(as_owner: Client, run: Run) -> None:
     store(run, started(), *members([1.0, 0.0, 0.0, 1.0]))
     response = open_group(as_owner, run)
@@ -183,6 +186,7 @@ def test_a_base_that_the_catalogue_does_not_know_shows_only_what_is_stored(as_ow
     assert "not in the catalogue" in response.content.decode()
 
 
+@pytest.mark.feature(48)
 def test_a_group_without_variance_says_so_and_leads_to_one_with(as_owner: Client, run: Run) -> None:
     store(run, started(), *members([1.0, 1.0], 1, 0), *members([1.0, 0.0], 1, 1), *members([0.0, 0.0], 2, 0), *members([1.0, 0.0], 3, 4))
     response = open_group(as_owner, run)

@@ -51,6 +51,7 @@ def words(*rates: float) -> list[str]:
     return [turn.words for turn in find_turns(path(*rates))]
 
 
+@pytest.mark.feature(97)
 @pytest.mark.parametrize(
     ("rates", "expected"),
     [
@@ -106,6 +107,7 @@ def series(response: Any) -> dict[tuple[int, str], list[tuple[int, float]]]:
     }
 
 
+@pytest.mark.feature(49)
 def test_a_prompts_history_is_one_series_for_each_run_and_phase(as_owner: Client, team: Team, run: Run) -> None:
     other = make_run(team)
     store(run, started(), *answers(1, 1.0, 0.0), *answers(5, 1.0, 1.0), *answers(5, 0.0, phase="heldout"))
@@ -188,6 +190,7 @@ def lessons(run: Run) -> Run:
     return run
 
 
+@pytest.mark.feature(97)
 def test_prompts_lost_since_a_step_stand_by_how_much_was_lost(as_owner: Client, lessons: Run) -> None:
     assert listed(as_owner, "?run=1&since=2") == ["lost"]
     assert listed(as_owner, "?run=1&since=3") == ["half"]

@@ -48,6 +48,7 @@ def steps_stored(url: str, run: str) -> int:
     return int(row[0])
 
 
+@pytest.mark.feature(87)
 def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(server: Any, env: dict[str, str], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=env, check=True, cwd=ROOT)
     run = drive(env, "make", json.dumps({"steps": 150, "pace": 0.04}))
@@ -66,6 +67,7 @@ def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(server:
     assert ended == {"status": "finished", "reason": "", "step": 150, "attempt": 1, "rollouts": 1200}
 
 
+@pytest.mark.feature(87)
 @pytest.mark.django_db(transaction=True)
 def test_without_redis_a_run_is_trained_and_stored_all_the_same(team: Team, process_env: dict[str, str]) -> None:
     run, child = make_run(team, spec={"steps": 10}), make_run(team)

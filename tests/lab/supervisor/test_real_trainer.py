@@ -59,6 +59,7 @@ def wait_for(run: Run, condition: Callable[[Run], bool]) -> None:
         run.refresh_from_db()
 
 
+@pytest.mark.feature(84)
 def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders: Path) -> None:
     run = launch(team)
     thread = in_background(run)

@@ -139,6 +139,7 @@ def test_the_children_of_a_failed_run_stay_where_they_are(launch: Callable[..., 
     assert not run_supervisor(str(child.pk), "here:1", PROGRAM)
 
 
+@pytest.mark.feature(85)
 def test_a_stop_saves_and_resume_goes_on(launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]) -> None:
     run = launch(steps=40, pace=0.05)
     thread = in_background(run)
@@ -171,6 +172,7 @@ def test_a_stop_that_is_not_heard_becomes_a_kill(launch: Callable[..., Run], in_
     assert not trainer_process.is_locked(run.folder)
 
 
+@pytest.mark.feature(85)
 def test_a_kill_takes_effect_at_once_and_on_everything_the_trainer_started(
     launch: Callable[..., Run], in_background: Callable[[Run], threading.Thread]
 ) -> None:

@@ -44,6 +44,7 @@ def test_the_environment_keeps_what_training_needs_and_no_secret(monkeypatch: py
     assert (found["HF_HUB_OFFLINE"], found["HF_TOKEN"], found["PYTHONUNBUFFERED"]) == ("1", "1", "1")
 
 
+@pytest.mark.feature(83)
 def test_the_spec_is_written_once_and_never_changed(tmp_path: Path) -> None:
     trainer_process.write_spec(tmp_path / "run", {"a": "ü"})
     trainer_process.write_spec(tmp_path / "run", {"a": "other"})

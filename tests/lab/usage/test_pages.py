@@ -227,6 +227,7 @@ def test_a_team_that_may_not_use_the_usual_queue_starts_with_one_that_it_may(tea
     assert (form.values["queue"], form.queue_choices, form.place) == ("small", ["small"], Place(None, "small"))
 
 
+@pytest.mark.feature(109)
 def test_a_win_costs_what_was_trained_and_labelled(team: Team, owner: User, make_lease: MakeLease) -> None:
     run = make_run(team)
     make_lease(datetime(2026, 11, 4, tzinfo=UTC), 4, run=run)
