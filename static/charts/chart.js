@@ -16,6 +16,8 @@ function makeTool(label, symbol, act) {
   return button;
 }
 
+const MIDDLE = [0.05, 0.95]; // shares of a chart's points between which the y axis lies without outliers
+
 export class Chart {
   constructor(panel, page) {
     this.panel = panel;
@@ -135,7 +137,8 @@ export class Chart {
 
   place(line, x) {
     const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
-    const inside = Boolean(axis) && x !== null && x >= axis.range[0] && x <= axis.range[1];
+    const at = axis?.type === "log" ? Math.log10(x) : x; // as the range is
+    const inside = Boolean(axis) && x !== null && at >= axis.range[0] && at <= axis.range[1];
     line.hidden = !inside;
     if (inside) line.style.transform = `translateX(${axis._offset + axis.c2p(x)}px)`;
   }
@@ -166,7 +169,9 @@ export class Chart {
       this.plot.on("plotly_click", (event) => this.page.pick(this, event.points[0].x, true));
       this.plot.on("plotly_unhover", () => this.page.hover(null));
       this.plot.on("plotly_relayout", (change) => {
-        if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]);
+        if (!("xaxis.range[0]" in change)) return;
+        const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+        this.page.zoomTo(this.plot._fullLayout.xaxis.type === "log" ? range.map((end) => 10 ** end) : range);
       });
       this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
     }
@@ -187,7 +192,7 @@ export class Chart {
   /* The raw lines lie below all smoothed ones, and the line that the others add up to lies on top: where it equals one of them it is seen. */
   traces() {
     const [raw, drawn] = [[], []];
-    const ends = [Infinity, -Infinity];
+    const shown = [];
     const weight = this.weigh();
     const smoothed = weight > 0;
     for (const trace of [...this.panel.traces].sort((one, other) => Boolean(one.lead) - Boolean(other.lead))) {
@@ -203,11 +208,10 @@ export class Chart {
       if (!this.hidden.has(trace.metric)) line.x.forEach((x, index) => {
         const y = line.y[index];
         if (y === null || (this.page.settings.zoom && (x < this.page.settings.zoom[0] || x > this.page.settings.zoom[1])) || (this.page.settings.log && y <= 0)) return;
-        ends[0] = Math.min(ends[0], y);
-        ends[1] = Math.max(ends[1], y);
+        shown.push(y);
       });
     }
-    return { data: [...raw, ...drawn], ends };
+    return { data: [...raw, ...drawn], ends: findEnds(shown, this.page.settings.outliers) };
   }
 
   toggleTable() {
@@ -237,9 +241,16 @@ export class Chart {
   }
 }
 
+/* Lowest and highest of the values, or of their middle 90 %; Infinity and -Infinity of none. */
+function findEnds(values, withoutOutliers) {
+  if (!withoutOutliers || values.length < 3) return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+  const sorted = Float64Array.from(values).sort();
+  return MIDDLE.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
+}
+
 function buildLayout(panel, page, ends) {
   const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
-  const words = { step: "step", time: "minutes", tokens: "tokens" };
+  const words = { step: "step", time: "minutes", tokens: "tokens", samples: page.store.samples?.name };
   const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
   if (ends[0] <= ends[1]) {
     const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
@@ -248,6 +259,7 @@ function buildLayout(panel, page, ends) {
   }
   const x = { ...axis, title: { text: words[page.settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6 };
   x.range = page.settings.zoom || page.extent();
+  if (page.settings.logX && panel.kind !== "histogram") Object.assign(x, { type: "log", range: [Math.max(x.range[0], page.firstX()), x.range[1]].map(Math.log10) });
   return {
     height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,

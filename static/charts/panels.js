@@ -46,7 +46,7 @@ class Lines extends Chart {
     if (!this.panel.band) return { data, ends };
     const [low, high] = this.panel.band.map((metric) => this.page.store.line(metric, this.page.settings.x, 0));
     const shared = { type: "scatter", mode: "lines", line: { width: 0 }, hoverinfo: "none", showlegend: false, connectgaps: true };
-    for (const line of [low, high]) for (const y of line.y) if (y !== null && (!this.page.settings.log || y > 0)) { ends[0] = Math.min(ends[0], y); ends[1] = Math.max(ends[1], y); }
+    if (!this.page.settings.outliers) for (const line of [low, high]) for (const y of line.y) if (y !== null && (!this.page.settings.log || y > 0)) { ends[0] = Math.min(ends[0], y); ends[1] = Math.max(ends[1], y); }
     // The band lies below the curves, so it is drawn first; its upper end is filled down to the lower one, which must come before it.
     return { data: [{ ...shared, x: low.x, y: low.y }, { ...shared, x: high.x, y: high.y, fill: "tonexty", fillcolor: fadeColor(readStyle("--series-1"), 0.16) }, ...data], ends };
   }

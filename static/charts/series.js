@@ -11,7 +11,7 @@ export function noteUndrawn(badge, bad, abstained) {
 }
 
 export class SeriesStore {
-  constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], methods: [], marks: [], nonfinite: {}, abstained: {}, thinned: false }); }
+  constructor() { this.load({ axes: { step: [], time: [], tokens: [] }, series: {}, panels: [], methods: [], marks: [], samples: null, nonfinite: {}, abstained: {}, thinned: false }); }
 
   load(snapshot) {
     this.axes = new Map();
@@ -22,6 +22,7 @@ export class SeriesStore {
     this.panels = snapshot.panels;
     this.methods = snapshot.methods;
     this.marks = snapshot.marks;
+    this.samples = snapshot.samples; // {name, per_step}: what an optimizer step trains on; null where the spec does not say
     this.nonfinite = { ...snapshot.nonfinite };
     this.abstained = { ...snapshot.abstained };
     this.thinned = snapshot.thinned;
@@ -60,6 +61,7 @@ export class SeriesStore {
   /* x of a step on an axis; undefined where the step has none. */
   x(step, axis) {
     if (axis === "step") return step;
+    if (axis === "samples") return this.samples ? step * this.samples.per_step : undefined;
     const known = this.axes.get(step);
     if (!known) return undefined;
     if (axis === "tokens") return known[1] ?? undefined;

@@ -20,7 +20,7 @@ const charts = new Map(); // panel id → Chart
 const dirty = new Set();
 const settings = readSettings();
 const pinned = { wanted: "", x: null };
-const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, redraw: redrawChart, showFull, extent: findExtent, open: () => liveRun.isOpen(),
+const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
   /* x of the pinned step; null without a pin. */
   get pinX() {
     const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
@@ -36,8 +36,10 @@ function readSettings() {
   const zoom = (query.get("zoom") || "").split(",").map(Number);
   return {
     smooth: readSmoothing(query), // null for automatic
-    x: ["step", "time", "tokens"].includes(query.get("x")) ? query.get("x") : "step",
+    x: ["step", "time", "tokens", "samples"].includes(query.get("x")) ? query.get("x") : "step",
     log: query.get("log") === "1",
+    logX: query.get("log-x") === "1",
+    outliers: query.get("outliers") === "0",
     filter: (query.get("filter") || "").slice(0, 100),
     zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null,
     full: query.get("full") || "",
@@ -46,7 +48,8 @@ function readSettings() {
 
 function keepSettings() {
   const query = new URLSearchParams(location.search); // the step and the panel are kept by others
-  const values = { smooth: settings.smooth === null ? "" : String(settings.smooth), x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", filter: settings.filter,
+  const values = { smooth: settings.smooth === null ? "" : String(settings.smooth), x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", "log-x": settings.logX ? "1" : "",
+    outliers: settings.outliers ? "0" : "", filter: settings.filter,
     zoom: settings.zoom ? settings.zoom.map((end) => Number(end.toPrecision(7))).join(",") : "", full: settings.full };
   for (const [name, value] of Object.entries(values)) {
     if (value) query.set(name, value);
@@ -78,6 +81,12 @@ function findExtent() {
   const room = (high - low || 1) * 0.015;
   wide = [low - room, high + room];
   return wide;
+}
+
+/* The lowest x above 0, where a logarithmic axis begins. */
+function findFirstX() {
+  const above = [...store.axes.keys()].map((step) => store.x(step, settings.x)).filter((x) => x > 0);
+  return above.length ? above.reduce((one, other) => Math.min(one, other)) : 1;
 }
 
 function hoverAt(x) {
@@ -220,6 +229,8 @@ async function loadMetrics() {
   store.load(snapshot);
   marksAt = Date.now();
   liveRun.apply(snapshot.state);
+  if (!store.samples && settings.x === "samples") settings.x = "step";
+  showAxis();
   arrangeCharts();
   showMarksKey();
   redrawAll();
@@ -290,7 +301,10 @@ liveRun.on("state", (state) => {
 listenToSmoothing(settings, () => { keepSettings(); redrawAll(); });
 
 const axis = document.querySelector("[data-setting=x]");
-function showAxis() { for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x)); }
+function showAxis() {
+  for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x));
+  axis.querySelector("[value=samples]").hidden = !store.samples;
+}
 axis.addEventListener("click", (event) => {
   if (!event.target.value) return;
   Object.assign(settings, { x: event.target.value, zoom: null });
@@ -300,9 +314,11 @@ axis.addEventListener("click", (event) => {
 });
 showAxis();
 
-const log = document.getElementById("log-y");
-log.checked = settings.log;
-log.addEventListener("change", () => { settings.log = log.checked; keepSettings(); redrawAll(true); });
+for (const [id, setting] of [["log-y", "log"], ["log-x", "logX"], ["outliers", "outliers"]]) {
+  const input = document.getElementById(id);
+  input.checked = settings[setting];
+  input.addEventListener("change", () => { settings[setting] = input.checked; keepSettings(); redrawAll(true); });
+}
 const search = document.getElementById("chart-filter");
 search.value = settings.filter;
 search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });

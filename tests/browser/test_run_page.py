@@ -155,6 +155,31 @@ def test_other_axes_place_the_same_points(axis: str, last: float, page: Page, ru
     assert drawn[-1] == pytest.approx(last)
 
 
+@pytest.mark.feature(21, 22)
+def test_samples_log_axes_and_outliers_are_in_the_address(page: Page, run: Run) -> None:
+    spec = {"training": {"trainer": "grpo", "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}}
+    Run.across_teams.filter(pk=run.pk).update(spec=spec)
+    add(run, [measured(41, values={"reward": 0.5, "loss": 900.0})])
+    open_overview(page, run)
+    plot = "document.querySelector('[data-panel=loss] .chart-plot')"
+    page.get_by_role("button", name="Samples", exact=True).click()
+    until(page, f"{plot}.layout.xaxis.title.text === 'completions'")
+    assert drawn_steps(page, "loss")[-1] == 41 * 16
+    page.get_by_label("Log x").check()
+    until(page, f"{plot}.layout.xaxis.type === 'log'")
+    assert page.evaluate(f"10 ** {plot}.layout.xaxis.range[0]") == pytest.approx(16)
+    assert page.evaluate(f"{plot}.layout.yaxis.range[1]") > 900
+    page.get_by_label("Ignore outliers").check()
+    until(page, f"{plot}.layout.yaxis.range[1] < 10")
+    assert max(page.evaluate(f"{plot}.data[0].y")) == 900  # it is still drawn, beyond the edge
+    page.locator("[data-panel=loss] .chart-area").focus()
+    page.keyboard.press("End")
+    until(page, "!document.querySelector('[data-panel=loss] .chart-pin').hidden")
+    page.goto(page.url)
+    until(page, f"{plot}?.layout?.xaxis.type === 'log' && {plot}.layout.yaxis.range[1] < 10")
+    expect(page.get_by_role("button", name="Samples", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
 def test_a_chart_has_a_table_a_picture_and_a_file(page: Page, run: Run, tmp_path: Path) -> None:
     open_overview(page, run)
     page.get_by_role("button", name="Table of Loss").click()

@@ -19,9 +19,12 @@ from lab.teams.accounts.models import Team, User
 from lab.training.runs import spec_reading
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Attempt, Checkpoint, LogChunk, Run, Status
+from lab.training.runs.snapshot import count_samples_per_step
 from lab.training.workers.models import Worker
 from tests.lab.supervisor.spools import finished, measured, started, steps, write
+from trainers.contract.batches import compute_batch_figures
 from trainers.contract.events import Checkpoint as CheckpointEvent
+from trainers.contract.spec import parse_spec
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 PAGES = ["", "rollouts/", "logs/", "config/", "metrics.json", "metrics.csv", "tokens.json"]
@@ -238,6 +241,17 @@ def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, m
     assert off == {"total": False, "correct": False, "working": False, "format (weight 0)": True}
 
 
+@pytest.mark.feature(21)
+@pytest.mark.parametrize("trainer", ["grpo", "sft", "dpo", "kto", "reward"])
+def test_samples_of_a_step_are_those_that_the_trainers_count(trainer: str, team: Team) -> None:
+    training = {"trainer": trainer, "per_device_train_batch_size": 16, "gradient_accumulation_steps": 3}
+    spec = parse_spec({"policy": {"kind": "tiny"}, "task": {"name": "mini_gsm"}, "training": training, "output": "."})
+    samples = count_samples_per_step(Run(spec=spec.model_dump(mode="json"), trainer=trainer))
+    assert samples is not None
+    assert samples["per_step"] == compute_batch_figures(spec)[f"{samples['name']}_per_step"] == 48
+    assert count_samples_per_step(Run(spec={"recipe": "outside"}, trainer=trainer)) is None
+
+
 @pytest.mark.feature(29)
 def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_owner: Client, make_run: MakeRun) -> None:
     run = training(make_run())
@@ -249,6 +263,7 @@ def test_the_snapshot_has_the_points_the_panels_and_the_cursor_of_one_moment(as_
     assert data["axes"]["tokens"] == [100, 200, 300, 400, 500]
     assert [trace["metric"] for panel in data["panels"] for trace in panel["traces"]] == ["reward", "loss"]
     assert data["marks"] == [{"step": 4, "kind": "checkpoint", "label": "checkpoint at step 4"}]
+    assert data["samples"] == {"name": "completions", "per_step": 64}
     assert data["state"]["step"] == 5
     assert json.loads(shown(as_owner, run, "metrics.json", part="marks")) == {"marks": data["marks"]}
 

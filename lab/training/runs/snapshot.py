@@ -20,6 +20,7 @@ from lab.training.runs.reward_weights import collect_reward_weights
 from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
 
 BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
+SAMPLES = {"grpo": "completions", "sft": "sequences", "dpo": "pairs", "reward": "pairs", "kto": "answers"}  # of trainers.contract.batches
 CSV_AXES = ("step", "time", "tokens")
 
 
@@ -40,6 +41,7 @@ def build_run_snapshot(run: Run) -> dict[str, Any]:
             "panels": build_chart_panels(curves.names, run.trainer, methods, collect_reward_weights(run.spec), read_heldout_prompts(run.spec)),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run),
+            "samples": count_samples_per_step(run),
             "state": live.describe_run_state(run),
         }
 
@@ -90,6 +92,17 @@ def read_run_axes(run: Run, thinned: metric_thinning.ThinnedMetrics) -> dict[str
     steps = np.sort(np.concatenate([curve.steps for curve in series_by_name.values()])) if series_by_name else np.empty(0, dtype=np.int64)
     steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
     return {"step": steps.tolist(), **{axis: metric_thinning.axis_at(run.pk, axis, steps, thinned.limits) for axis in ("time", "tokens")}}
+
+
+def count_samples_per_step(run: Run) -> dict[str, Any] | None:
+    """What one optimizer step of the run trains on, by the trainer's own count: its name and how many. None where the spec does not say, as of
+    a script elsewhere.
+    """
+    training = run.spec.get("training", {})
+    sizes = [training.get("per_device_train_batch_size"), training.get("gradient_accumulation_steps", 1)]
+    if run.trainer not in SAMPLES or not all(isinstance(size, int) and size > 0 for size in sizes):
+        return None
+    return {"name": SAMPLES[run.trainer], "per_step": sizes[0] * sizes[1]}
 
 
 def list_run_marks(run: Run) -> list[dict[str, Any]]:
