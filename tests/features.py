@@ -60,7 +60,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
     "Charts and comparison": (
         Feature(20, "Smoothing with the raw line kept faint"),
         Feature(21, "X axis: step, time, tokens, samples", "samples where runs are compared"),
-        Feature(22, "Log axes, ranges, outliers left out", "a range for y"),
+        Feature(22, "Log axes, ranges, outliers left out", "where runs are compared: log x, outliers left out, a range for y"),
         Feature(23, "One hover for all charts"),
         Feature(24, "Runs in groups: mean and interval"),
         Feature(25, "Table of runs: sort, filter, pin, reorder, remembered", "columns to choose, pin and order"),

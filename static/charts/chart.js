@@ -169,15 +169,22 @@ export class Chart {
       this.plot.on("plotly_click", (event) => this.page.pick(this, event.points[0].x, true));
       this.plot.on("plotly_unhover", () => this.page.hover(null));
       this.plot.on("plotly_relayout", (change) => {
-        if (!("xaxis.range[0]" in change)) return;
-        const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
-        this.page.zoomTo(this.plot._fullLayout.xaxis.type === "log" ? range.map((end) => 10 ** end) : range);
+        const [x, y] = ["x", "y"].map((name) => this.changedRange(change, name));
+        if (y) this.page.zoomChart(this.panel.id, y);
+        if (x) this.page.zoomTo(x);
       });
       this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
     }
     this.showValues();
     this.showCross();
     if (!this.table.hidden) this.fillTable();
+  }
+
+  /* The ends of an axis after a drag, in its own unit; null where the drag left it as it was. */
+  changedRange(change, name) {
+    if (!(`${name}axis.range[0]` in change)) return null;
+    const range = [0, 1].map((end) => change[`${name}axis.range[${end}]`]);
+    return this.plot._fullLayout[`${name}axis`].type === "log" ? range.map((end) => 10 ** end) : range;
   }
 
   layout(ends) { return buildLayout(this.panel, this.page, ends); }
@@ -251,8 +258,10 @@ function findEnds(values, withoutOutliers) {
 function buildLayout(panel, page, ends) {
   const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
   const words = { step: "step", time: "minutes", tokens: "tokens", samples: page.store.samples?.name };
-  const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
-  if (ends[0] <= ends[1]) {
+  const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
+  const chosen = page.settings.ranges[panel.id];
+  if (chosen && !(page.settings.log && chosen[0] <= 0)) y.range = page.settings.log ? chosen.map(Math.log10) : chosen;
+  else if (ends[0] <= ends[1]) {
     const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
     const room = (high - low || Math.abs(high) || 1) * 0.06;
     y.range = [low - room, high + room];

@@ -72,7 +72,7 @@ class Stacked extends Chart {
 
   layout(ends) {
     const made = super.layout(ends);
-    if (ends[0] <= ends[1]) Object.assign(made.yaxis, { type: "linear", range: [0, (ends[1] || 1) * 1.02] });
+    if (ends[0] <= ends[1]) Object.assign(made.yaxis, { type: "linear", fixedrange: true, range: [0, (ends[1] || 1) * 1.02] });
     return made;
   }
 }
@@ -157,7 +157,7 @@ class Histogram extends Chart {
   layout(ends) {
     const made = super.layout(ends);
     const half = (this.middle(1) - this.middle(0)) / 2;
-    Object.assign(made.yaxis, { type: "linear", range: [this.middle(0) - half, this.middle(this.bins - 1) + half], showgrid: false });
+    Object.assign(made.yaxis, { type: "linear", fixedrange: true, range: [this.middle(0) - half, this.middle(this.bins - 1) + half], showgrid: false });
     return made;
   }
 }

@@ -5,7 +5,8 @@ import { makeElement } from "../charts/elements.js";
 import { CHART_KINDS } from "../charts/panels.js";
 import { plotlyLoaded } from "../charts/plotly.js";
 import { SeriesStore } from "../charts/series.js";
-import { listenToSmoothing, readSmoothing } from "../charts/smoothing.js";
+import { readSettings, writeSettings } from "../charts/settings.js";
+import { listenToSmoothing } from "../charts/smoothing.js";
 import { liveRun } from "./live.js";
 import { makeSection, orderSections } from "./sections.js";
 
@@ -20,7 +21,7 @@ const charts = new Map(); // panel id → Chart
 const dirty = new Set();
 const settings = readSettings();
 const pinned = { wanted: "", x: null };
-const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
+const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, zoomChart, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
   /* x of the pinned step; null without a pin. */
   get pinX() {
     const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
@@ -31,33 +32,12 @@ const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert
   get readX() { return page.hoverX ?? page.pinX; } };
 let marksAt = 0;
 
-function readSettings() {
-  const query = new URLSearchParams(location.search);
-  const zoom = (query.get("zoom") || "").split(",").map(Number);
-  return {
-    smooth: readSmoothing(query), // null for automatic
-    x: ["step", "time", "tokens", "samples"].includes(query.get("x")) ? query.get("x") : "step",
-    log: query.get("log") === "1",
-    logX: query.get("log-x") === "1",
-    outliers: query.get("outliers") === "0",
-    filter: (query.get("filter") || "").slice(0, 100),
-    zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null,
-    full: query.get("full") || "",
-  };
+function keepSettings() {
+  writeSettings(settings);
+  showReset();
 }
 
-function keepSettings() {
-  const query = new URLSearchParams(location.search); // the step and the panel are kept by others
-  const values = { smooth: settings.smooth === null ? "" : String(settings.smooth), x: settings.x === "step" ? "" : settings.x, log: settings.log ? "1" : "", "log-x": settings.logX ? "1" : "",
-    outliers: settings.outliers ? "0" : "", filter: settings.filter,
-    zoom: settings.zoom ? settings.zoom.map((end) => Number(end.toPrecision(7))).join(",") : "", full: settings.full };
-  for (const [name, value] of Object.entries(values)) {
-    if (value) query.set(name, value);
-    else query.delete(name);
-  }
-  history.replaceState(null, "", location.pathname + (query.size ? `?${query}` : ""));
-  document.getElementById("reset-zoom").hidden = !settings.zoom;
-}
+function showReset() { document.getElementById("reset-zoom").hidden = !settings.zoom && !Object.keys(settings.ranges).length; }
 
 function showMarksKey() {
   const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
@@ -114,10 +94,18 @@ function pickPoint(chart, x, opens) { picks.show?.(findNearestStep(x, (step) => 
 
 export const overview = { pin(step) { page.pinned = step; showAll(); }, redraw: () => redrawAll(true), get series() { return store.series; } };
 
+/* Without a range: as far as the points go, up and down too. */
 function zoomTo(range) {
   settings.zoom = range;
+  if (!range) settings.ranges = {};
   keepSettings();
   redrawAll(true);
+}
+
+function zoomChart(panel, range) {
+  settings.ranges[panel] = range;
+  keepSettings();
+  redrawChart(charts.get(panel));
 }
 
 function redrawChart(chart) { dirty.add(chart); schedule(true); }
@@ -323,7 +311,7 @@ const search = document.getElementById("chart-filter");
 search.value = settings.filter;
 search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });
 document.getElementById("reset-zoom").addEventListener("click", () => zoomTo(null));
-document.getElementById("reset-zoom").hidden = !settings.zoom;
+showReset();
 document.getElementById("charts-retry").addEventListener("click", startCharts);
 document.addEventListener("lab:theme", () => redrawAll(true));
 document.addEventListener("visibilitychange", () => schedule());

@@ -127,6 +127,29 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     assert "zoom" not in page.evaluate("location.href")
 
 
+@pytest.mark.feature(22)
+def test_a_slanting_drag_takes_a_range_of_y_of_that_chart_alone(page: Page, run: Run) -> None:
+    open_overview(page, run)
+    box = page.locator("[data-panel=reward] .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.75, steps=5)
+    page.mouse.up()
+    ranges = "(axis) => ['reward', 'loss'].map((id) => document.querySelector(`[data-panel=${id}] .chart-plot`).layout[axis].range)"
+    until(page, "location.search.includes('zoom=') && location.search.includes('y=reward')")
+    page.goto(page.url)
+    until(page, f"({ranges.replace('.layout', '?.layout?.').replace('.range', '?.range')})('xaxis').every(Boolean)")
+    (left, _), other = page.evaluate(f"({ranges})('xaxis')")
+    assert [left, _] == other
+    assert 9 < left < 12
+    kept, whole = page.evaluate(f"({ranges})('yaxis')")
+    page.get_by_role("button", name="Reset zoom").click()
+    until(page, "!location.search.includes('y=') && !location.search.includes('zoom=')")
+    until(page, f"([low, high]) => {{ const [wide] = ({ranges})('yaxis'); return wide[0] < low && high < wide[1]; }}", arg=kept)
+    until(page, f"(whole) => {{ const [, same] = ({ranges})('yaxis'); return same[0] <= whole[0] && whole[1] <= same[1]; }}", arg=whole)
+
+
 @pytest.mark.feature(23)
 def test_hovering_one_chart_shows_the_values_of_that_step_in_all(page: Page, run: Run) -> None:
     open_overview(page, run)
