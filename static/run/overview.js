@@ -305,8 +305,16 @@ showAxis();
 for (const [id, setting] of [["log-y", "log"], ["log-x", "logX"], ["outliers", "outliers"]]) {
   const input = document.getElementById(id);
   input.checked = settings[setting];
-  input.addEventListener("change", () => { settings[setting] = input.checked; keepSettings(); redrawAll(true); });
+  input.addEventListener("change", () => { settings[setting] = input.checked; countChangedAxes(); keepSettings(); redrawAll(true); });
 }
+/* Beside the closed menu: how many of its boxes are ticked. */
+function countChangedAxes() {
+  const count = document.querySelectorAll("#axes :checked").length;
+  const badge = document.getElementById("axes-changed");
+  badge.hidden = !count;
+  badge.textContent = String(count);
+}
+countChangedAxes();
 const search = document.getElementById("chart-filter");
 search.value = settings.filter;
 search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });

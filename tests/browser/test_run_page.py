@@ -113,6 +113,7 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     page.mouse.up()
     ranges = "[...document.querySelectorAll('.chart-plot.js-plotly-plot')].map((one) => one.layout.xaxis.range.map(Math.round))"
     until(page, f"JSON.stringify({ranges}) === '[[10,30],[10,30]]' || JSON.stringify({ranges}) === '[[11,30],[11,30]]'")
+    page.locator("summary", has_text="Axes").click()
     page.get_by_label("Log y").check()
     page.get_by_label("Smoothing, 0 to 0.999").fill("0.5")
     address = page.evaluate("location.href")
@@ -121,7 +122,8 @@ def test_zooming_one_chart_zooms_all_and_the_address_keeps_every_setting(page: P
     assert "smooth=0.5" in address
     page.goto(address)
     until(page, f"JSON.stringify({ranges}).startsWith('[[1')")
-    assert page.get_by_label("Log y").is_checked()
+    assert page.locator("#log-y").is_checked()
+    expect(page.locator("#axes-changed")).to_have_text("1")
     page.get_by_role("button", name="Reset zoom").click()
     until(page, f"JSON.stringify({ranges}) !== '' && {ranges}.every((one) => one[0] <= 1 && one[1] >= 40)")
     assert "zoom" not in page.evaluate("location.href")
@@ -188,6 +190,7 @@ def test_samples_log_axes_and_outliers_are_in_the_address(page: Page, run: Run) 
     page.get_by_role("button", name="Samples", exact=True).click()
     until(page, f"{plot}.layout.xaxis.title.text === 'completions'")
     assert drawn_steps(page, "loss")[-1] == 41 * 16
+    page.locator("summary", has_text="Axes").click()
     page.get_by_label("Log x").check()
     until(page, f"{plot}.layout.xaxis.type === 'log'")
     assert page.evaluate(f"10 ** {plot}.layout.xaxis.range[0]") == pytest.approx(16)
