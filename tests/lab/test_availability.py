@@ -112,7 +112,7 @@ def test_forty_slow_searches_of_one_viewer_are_nobody_elses_trouble(web: Callabl
     over = threading.Event()
 
     def look() -> None:
-        while not over.is_set():
+        while not over.is_set() or len(others) < 4:  # a busy machine takes its time for a look
             others.extend([lab.ask("/t/elsewhere/runs/", stranger), lab.ask("/health/")])
             time.sleep(0.2)
 
