@@ -14,8 +14,8 @@ from trainers.catalog.entries import FILE
 from trainers.checks.preflight import run_preflight_checks
 from trainers.contract.hyperparameters import TRAINERS
 from trainers.contract.recipes import RECIPES
-from trainers.contract.stacking import base_choice
 from trainers.contract.spec import RunSpec, parse_spec
+from trainers.contract.stacking import base_choice
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = catalog.build_catalog(built_in_only=True)

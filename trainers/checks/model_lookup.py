@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from trainers.checks.model_facts import ModelAnswer, ModelFacts, read_model_facts
 from trainers.checks.model_size import count_parameters_of_config, count_parameters_of_folder
@@ -16,7 +17,7 @@ from trainers.contract.problems import Problem
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, TinyPolicy
 from trainers.policies.checks import find_cached_folder, is_hub_offline, template_in
 
-SECONDS = 5.0  # that the hub may be silent
+SECONDS = 4.0  # that the hub may be silent
 LARGEST_JSON = 16 << 20  # bytes; some tokenizers' configurations have megabytes
 WORKER_WILL = "the worker will download it when the run starts"
 
@@ -74,7 +75,7 @@ def ask_hub(policy: HubPolicy) -> ModelAnswer:
         if status in (401, 403):
             return refuse_name(policy, f"the hub refuses access ({status})", "set HF_TOKEN to one that may read it")
         return explain_unresolved(policy, f"the hub answered {status}", WORKER_WILL)
-    except ValueError as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return explain_unresolved(policy, f"the hub's answer cannot be read: {str(error)[:120]}", WORKER_WILL)
     # Nobody there, or too slow. HTTPError is httpx's, under whatever name the installed huggingface_hub depends on it.
     except (errors.HTTPError, OSError):  # type: ignore[attr-defined]
@@ -83,27 +84,30 @@ def ask_hub(policy: HubPolicy) -> ModelAnswer:
 
 def fetch_hub_facts(policy: HubPolicy) -> ModelFacts:
     """Raises huggingface_hub's errors, and ValueError for what is no configuration."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.constants import ENDPOINT
 
-    info = HfApi().model_info(policy.name, revision=policy.revision, timeout=SECONDS)
-    config = fetch_hub_json(policy, "config.json")
-    files = {sibling.rfilename for sibling in info.siblings or []}
-    template: bool | None = "chat_template.jinja" in files
-    if not template and "tokenizer_config.json" in files:
-        template = bool(fetch_hub_json(policy, "tokenizer_config.json").get("chat_template"))
-    parameters, counted = info.safetensors.total if info.safetensors else None, "the hub"
-    if not parameters:
+    def fetch_file(name: str) -> dict[str, Any]:
+        return fetch_hub_json(hf_hub_url(policy.name, name, revision=policy.revision))
+
+    info = fetch_hub_json(f"{ENDPOINT}/api/models/{policy.name}/revision/{quote(policy.revision, safe='')}")
+    config = fetch_file("config.json")
+    files = {sibling["rfilename"] for sibling in info.get("siblings") or []}
+    has_template = "chat_template.jinja" in files
+    if not has_template and "tokenizer_config.json" in files:
+        has_template = bool(fetch_file("tokenizer_config.json").get("chat_template"))
+    parameters, counted = (info.get("safetensors") or {}).get("total"), "the hub"
+    if not isinstance(parameters, int) or parameters <= 0:
         parameters, counted = count_parameters_of_config(config), "configuration"
-    return read_model_facts(config, "hub", parameters, counted, template)
+    return read_model_facts(config, "hub", parameters, counted, has_template)
 
 
-def fetch_hub_json(policy: HubPolicy, name: str) -> dict[str, Any]:
-    """A small file of the repository, kept in memory."""
-    from huggingface_hub import get_session, get_token, hf_hub_url, hf_raise_for_status
+def fetch_hub_json(url: str) -> dict[str, Any]:
+    """An object of the hub's, kept in memory. Not by HfApi, which reads answers of any length and asks the hub other things first."""
+    from huggingface_hub import get_session, get_token, hf_raise_for_status
 
     token = get_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = hf_hub_url(policy.name, name, revision=policy.revision)
     text = b""
     with get_session().stream("GET", url, headers=headers, timeout=SECONDS, follow_redirects=True) as response:
         if response.status_code >= 400:
@@ -112,13 +116,13 @@ def fetch_hub_json(policy: HubPolicy, name: str) -> dict[str, Any]:
         for piece in response.iter_bytes():
             text += piece
             if len(text) > LARGEST_JSON:
-                raise ValueError(f"{name} is larger than {LARGEST_JSON >> 20} MiB")
+                raise ValueError(f"it is longer than {LARGEST_JSON >> 20} MiB")
     try:
         found = json.loads(text)
     except RecursionError:
-        raise ValueError(f"{name} is nested too deeply") from None
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{name} is not a JSON object")
+        raise ValueError("it is not a JSON object")
     return found
 
 

@@ -47,8 +47,9 @@ def ask_trainers(policy: dict[str, Any], asked: str) -> str:
 
 
 def build_unresolved_answer(policy: dict[str, Any], why: str) -> str:
-    name = policy.get("name", "the policy")
-    message = f"the config of {name} could not be resolved from here: {why}"
-    fix = "the worker will download it when the run starts"
-    warning = {"field": "policy.name" if policy["kind"] == "hub" else "policy", "value": name, "message": message, "fix": fix}
+    if policy["kind"] == "hub":
+        place, name, fix = "policy.name", policy["name"], "the worker will download it when the run starts"
+    else:
+        place, name, fix = "policy", "the policy", "check again, this machine may be busy"
+    warning = {"field": place, "value": name, "message": f"the config of {name} could not be resolved from here: {why}", "fix": fix}
     return json.dumps({"facts": None, "problems": [], "warnings": [warning]})

@@ -34,13 +34,15 @@ def run_preflight(spec: dict[str, Any], *, policy_pending: bool = False, origin:
 
 
 def choose_model_argument(spec: dict[str, Any], policy_pending: bool, origin: dict[str, Any] | None) -> list[str]:
-    """What the look-up said, for the preflight that may not ask the hub itself; folders it reads itself."""
-    if not policy_pending:
-        return ["--model", look_up_model(spec["policy"])] if spec.get("policy", {}).get("kind") == "hub" else []
-    if origin is None or origin == spec.get("policy") or origin["kind"] == "tiny":
+    """What a look-up said of the model that the policy is or comes from: the preflight may not ask the hub itself."""
+    policy = spec.get("policy")
+    model = policy if not policy_pending else origin if origin != policy else None
+    if model is None or model["kind"] == "tiny":
         return []
-    answer = json.loads(look_up_model(origin))
-    return ["--model", json.dumps(answer | {"problems": [], "warnings": []})]  # the first stage says those
+    answer = look_up_model(model)
+    if policy_pending:
+        answer = json.dumps(json.loads(answer) | {"problems": [], "warnings": []})  # the first stage says those
+    return ["--model", answer]
 
 
 def read_report(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
