@@ -50,10 +50,14 @@ def test_a_model_that_does_not_exist_cannot_be_launched(as_owner: Client, hub: H
     assert "Ready to launch" not in page
 
 
-def test_later_stages_are_held_against_the_model_the_chain_starts_from(as_owner: Client, hub: HubOfModels) -> None:
+def test_later_stages_are_held_against_the_model_the_chain_starts_from(as_owner: Client, hub: HubOfModels, monkeypatch: pytest.MonkeyPatch) -> None:
     page = check(as_owner, "demo", "team/model")
     assert 'data-use="stages.1.training.learning_rate" data-value="1e-06"' in page
     assert page.count("Qwen3ForCausalLM") == 3
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    page = check(as_owner, "demo", "team/unreachable")
+    assert page.count("could not be resolved from here") == 1
+    assert 'data-use="stages.1.training.learning_rate" data-value="1e-06"' in page
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def suggestions(spec: RunSpec, answer: ModelAnswer) -> dict[str, Any]:
 
 
 def test_the_tiny_policys_values_are_warned_about_with_ones_that_do() -> None:
-    known, unknown = ModelAnswer(FACTS), ModelAnswer()
+    known, unknown = ModelAnswer(FACTS), ModelAnswer(unresolved=True)
     rate, length, whole = "training.learning_rate", "training.max_completion_length", "training.max_length"
     assert suggestions(make_spec(), known) == suggestions(make_spec(), unknown) == {rate: 1e-6, length: 512}
     assert suggestions(make_spec("dpo"), known) == {rate: 1e-6, length: 512, whole: 1024}

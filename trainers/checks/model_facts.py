@@ -43,11 +43,12 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a look-up found: the facts, or what is wrong with the name, or why nobody could say."""
+    """What a look-up found: the facts, or what is wrong with the name, or why nobody could say. ``unresolved``: a model of the hub is all we know."""
 
     facts: ModelFacts | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    unresolved: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +60,7 @@ def parse_model_answer(text: str) -> ModelAnswer:
     facts = given["facts"]
     if facts is not None:
         facts = ModelFacts(**facts | {"shape": Shape(**facts["shape"]) if facts["shape"] else None})
-    return ModelAnswer(facts, [Problem(**item) for item in given["problems"]], [Problem(**item) for item in given["warnings"]])
+    return ModelAnswer(facts, [Problem(**item) for item in given["problems"]], [Problem(**item) for item in given["warnings"]], given["unresolved"])
 
 
 def read_model_facts(

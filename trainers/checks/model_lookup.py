@@ -128,7 +128,7 @@ def fetch_hub_json(url: str) -> dict[str, Any]:
 
 def explain_unresolved(policy: HubPolicy, why: str, fix: str) -> ModelAnswer:
     message = f"the config of {policy.name} could not be resolved from here: {why}"
-    return ModelAnswer(warnings=[Problem("policy.name", policy.name, message, fix)])
+    return ModelAnswer(warnings=[Problem("policy.name", policy.name, message, fix)], unresolved=True)
 
 
 def refuse_name(policy: HubPolicy, message: str, fix: str) -> ModelAnswer:

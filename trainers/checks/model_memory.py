@@ -115,7 +115,9 @@ def estimate_activations(shape: Shape, spec: RunSpec, lengths: Lengths) -> Memor
     for one, tokens in zip(sorted((plain, gated)), lengths.sequence, strict=True):
         layers = 2 * shape.width * shape.layers + one if spec.training.gradient_checkpointing else one * shape.layers
         sizes.append(round(scale * count_sequences(spec) * tokens * layers))
-    words = "sequences × tokens × width × 2 bytes × layers, and one layer" if spec.training.gradient_checkpointing else "sequences × tokens × layers"
+    words = "sequences × tokens × layers × 34 × width, or 17 × width + 8 × inner"
+    if spec.training.gradient_checkpointing:
+        words = "sequences × tokens × layers × 2 × width, and one layer whole"
     return MemoryPart("activations", sizes[0], sizes[1], words)
 
 

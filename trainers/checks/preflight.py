@@ -20,7 +20,7 @@ from trainers.contract import stacking
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.hyperparameters import GRPO, SFT, Preferences
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import HUMAN, HubPolicy, RunSpec, TinyPolicy
+from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.data import datasets, identity
 from trainers.data.samples import TrainingSample, samples_of
 from trainers.judges.rewards import weights_of
@@ -107,7 +107,7 @@ def check_model(spec: RunSpec, model: ModelAnswer, report: PreflightReport) -> N
         if facts.chat_template is False and facts.found == "hub":
             message = "the model has no chat template, so prompts cannot be written as messages"
             report.refuse("policy.name", getattr(spec.policy, "name", ""), message, "use an instruction-tuned model")
-    if facts is not None or isinstance(spec.policy, HubPolicy):
+    if facts is not None or model.unresolved:
         report.warnings += find_unsuitable_settings(spec, facts, prompt_tokens)
 
 

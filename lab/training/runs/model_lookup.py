@@ -52,4 +52,4 @@ def build_unresolved_answer(policy: dict[str, Any], why: str) -> str:
     else:
         place, name, fix = "policy", "the policy", "check again, this machine may be busy"
     warning = {"field": place, "value": name, "message": f"the config of {name} could not be resolved from here: {why}", "fix": fix}
-    return json.dumps({"facts": None, "problems": [], "warnings": [warning]})
+    return json.dumps({"facts": None, "problems": [], "warnings": [warning], "unresolved": policy["kind"] == "hub"})
