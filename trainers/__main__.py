@@ -1,4 +1,4 @@
-"""The command line of the training library: ``python -m trainers run | preflight | replay | sample | send | methods | catalog``.
+"""The command line of the training library: ``python -m trainers run | preflight | model | replay | sample | send | methods | catalog``.
 
 Exit codes are in docs/run-files.md.
 """
@@ -33,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "run":
             return run_from_spec(Path(options.run_json))
         if options.command == "preflight":
-            return print_preflight_report(options.run_json, options.policy_pending)
+            return print_preflight_report(options.run_json, options.policy_pending, options.model)
+        if options.command == "model":
+            return print_model_answer(sys.stdin.buffer.read())
         if options.command == "replay":
             return print_replays(options.request)
         if options.command == "sample":
@@ -62,6 +64,13 @@ def build_argument_parser() -> argparse.ArgumentParser:
     )
     two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
     two.add_argument("--policy-pending", action="store_true", help="do not check the policy: its run has not finished yet")
+    two.add_argument("--model", metavar="JSON", help="what `model` printed about the policy, in place of looking it up")
+    commands.add_parser(
+        "model",
+        help="look a policy's model up without loading it",
+        description="Reads the policy of a spec from standard input and prints what its folder, the hub cache or the hub says of it, as JSON.",
+        epilog="exit codes: 0 fine, 2 there is no such model, or it is not for us",
+    )
     commands.add_parser(
         "sample",
         help="stream completions of one prompt from a policy",
@@ -174,7 +183,24 @@ def prepare_run_folder(spec: RunSpec, path: Path, folder: Path) -> None:
         raise SpecError([Problem("output", spec.output, f"{folder} cannot be written: {error.strerror}", "choose another folder")]) from None
 
 
-def print_preflight_report(source: str, policy_pending: bool) -> int:
+def print_model_answer(text: bytes) -> int:
+    from pydantic import TypeAdapter, ValidationError
+
+    from trainers.checks.model_lookup import look_up_model
+    from trainers.contract.spec import Policy
+
+    try:
+        policy = TypeAdapter[Any](Policy).validate_json(text)
+    except ValidationError as error:
+        raise SpecError([Problem("policy", None, f"is no policy: {error.errors()[0]['msg']}", given=False)]) from None
+    answer = look_up_model(policy)
+    print(json.dumps(answer.as_json(), allow_nan=False))
+    return REFUSED if answer.problems else FINE
+
+
+def print_preflight_report(source: str, policy_pending: bool, model: str | None = None) -> int:
+    from trainers.checks.model_facts import parse_model_answer
+    from trainers.checks.model_lookup import look_up_model
     from trainers.checks.preflight import build_refusal_report, run_preflight_checks
     from trainers.contract import refusals
 
@@ -183,7 +209,8 @@ def print_preflight_report(source: str, policy_pending: bool) -> int:
             spec = parse_spec(refusals.decode_strict_json(sys.stdin.buffer.read(), "standard input"))
         else:
             spec = read_spec(Path(source))
-        report = run_preflight_checks(spec, policy_pending)
+        answer = parse_model_answer(model) if model else None if policy_pending else look_up_model(spec.policy)
+        report = run_preflight_checks(spec, policy_pending, answer)
     except SpecError as error:
         report = build_refusal_report(error)
     print(json.dumps(report.as_json(), allow_nan=False))

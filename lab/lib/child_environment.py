@@ -56,6 +56,8 @@ DECODER = ChildKind()  # reads what people send; needs nothing of the lab
 SAMPLER = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES)  # writes completions with a policy that is on the disk
 CATALOGUE = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # loads other packages' tasks
 PREFLIGHT = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # tries their reward functions, asks no network
+# Asks the hub about a model, with the hub's token; runs nobody's code, which is why it is not the preflight itself.
+MODEL_LOOKUP = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTING_PREFIXES)
 REPLAY = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY, COMPUTING_PREFIXES, operators=True)  # a method may ask the judge
 TRAINER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY | HUB_TOKENS, COMPUTING_PREFIXES, operators=True)  # and loads policies of a hub
 # The lab's own web process and workers: services, settings, and what they hand on to their own children.

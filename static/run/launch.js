@@ -190,7 +190,17 @@ document.addEventListener("htmx:afterSwap", (event) => {
   announce(found.size ? `${found.size} setting${found.size > 1 ? "s" : ""} cannot be used` : "The settings can be launched");
 });
 
+/* A warning's suggestion goes into its input, as if it had been typed. */
+function takeSuggestion(button) {
+  const input = listInputs().find((item) => item.name === button.dataset.use);
+  input.value = button.dataset.value;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+  focusSetting(input.name);
+}
+
 document.addEventListener("click", (event) => {
+  const use = event.target.closest("[data-use]");
+  if (use) takeSuggestion(use);
   const jump = event.target.closest("[data-jump]");
   if (jump) { event.preventDefault(); focusSetting(jump.dataset.jump); }
 });

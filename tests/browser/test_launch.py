@@ -107,6 +107,17 @@ def test_choosing_a_policy_opens_what_it_needs(launch_form: Page) -> None:
     expect(page.locator("#preflight")).to_contain_text("The weights are random")
 
 
+def test_a_value_that_suits_a_model_of_the_hub_is_taken_with_one_press(launch_form: Page) -> None:
+    page = launch_form
+    page.get_by_label("Model hub").check()
+    page.get_by_label("Hub id").fill("team/never-downloaded")
+    expect(page.locator("#preflight")).to_contain_text("The config of team/never-downloaded could not be resolved from here")
+    page.get_by_role("button", name="Use 1e-06").click()
+    expect(page.get_by_label("Learning rate")).to_have_value("1e-06")
+    expect(page.get_by_role("button", name="Use 1e-06")).to_have_count(0)
+    expect(page.get_by_role("button", name="Use 512")).to_be_visible()
+
+
 @pytest.mark.parametrize("key", ["Enter", "Control+Enter"])
 def test_the_keyboard_alone_launches(launch_form: Page, team: Team, key: str) -> None:
     page = launch_form

@@ -22,7 +22,7 @@ from lab.models.playground import sampling
 from lab.rollouts.replay import answers
 from lab.supervision.supervisor import trainer_process
 from lab.training.catalog import published
-from lab.training.runs import local_lab
+from lab.training.runs import local_lab, model_lookup
 from lab.training.runs import preflight as preflight_room
 
 ROOT = Path(settings.BASE)
@@ -35,6 +35,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
     "lab/lib/bounded_process.py": 1,
     "lab/lib/processes.py": 1,
     "lab/lib/kept_process.py": 1,
+    "lab/training/runs/model_lookup.py": 1,
     "lab/training/runs/preflight.py": 1,
     "lab/supervision/supervisor/trainer_process.py": 1,
 }
@@ -155,6 +156,12 @@ def test_a_preflight(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(caught(monkeypatch, preflight_room, lambda: preflight_room.run_preflight({})), *OPERATORS)
 
 
+def test_a_look_up_of_a_model(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It alone asks the hub before a launch: with the hub's token, without what the operator hands to other packages' code."""
+    policy = {"kind": "hub", "name": "team/model"}
+    hold(caught(monkeypatch, model_lookup, lambda: model_lookup.look_up_model(policy)), *HUB)
+
+
 def test_a_replay(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(caught(monkeypatch, answers, answers.start_replay_process), *JUDGE, *OPERATORS)
 
@@ -241,4 +248,4 @@ def test_inheriting_gives_back_what_it_hid(planted: None) -> None:
 
 def test_every_kind_is_tried_here() -> None:
     kinds = {name for name, value in vars(child_environment).items() if isinstance(value, child_environment.ChildKind)}
-    assert kinds == {"SERVICE", "DECODER", "SAMPLER", "CATALOGUE", "PREFLIGHT", "REPLAY", "TRAINER", "LAB"}
+    assert kinds == {"SERVICE", "DECODER", "SAMPLER", "CATALOGUE", "PREFLIGHT", "MODEL_LOOKUP", "REPLAY", "TRAINER", "LAB"}

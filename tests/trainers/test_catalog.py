@@ -15,6 +15,7 @@ from trainers.checks.preflight import run_preflight_checks
 from trainers.contract.hyperparameters import TRAINERS
 from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import RunSpec, parse_spec
+from trainers.contract.stacking import base_choice
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = catalog.build_catalog(built_in_only=True)
@@ -40,6 +41,13 @@ def test_every_stage_of_every_recipe_passes_preflight(recipe, number, tmp_path):
     assert report.problems == []
     if recipe.needs == "cpu":
         assert report.warnings == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_a_recipes_card_names_the_base_that_its_rl_runs_on(recipe, tmp_path):
+    titles = {method["name"]: method["title"] for method in CATALOGUE["methods"]}
+    specs = [make_stage(recipe, number, tmp_path) for number in range(len(recipe.stages))]
+    assert all(titles[base_choice(spec).name] in recipe.summary for spec in specs if spec.training.trainer == "grpo")
 
 
 def test_the_demo_is_a_cold_start_then_grpo_then_dpo(tmp_path):

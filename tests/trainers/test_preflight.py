@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from trainers.checks.dryrun import about_tokens
+from trainers.checks.model_lookup import look_up_model
 from trainers.checks.preflight import TEMPLATE_TOKENS, PreflightReport, run_preflight_checks
 from trainers.contract.events import Message
-from trainers.contract.spec import Problem, parse_spec
+from trainers.contract.spec import HubPolicy, Problem, parse_spec
 from trainers.policies.checks import TINY_CONTEXT
 from trainers.tasks import registry
 from trainers.tasks.base import Example, Reward, Task
@@ -340,12 +341,6 @@ def hub(tmp_path, monkeypatch) -> Path:
 QWEN = {"kind": "hub", "name": "Qwen/Qwen2.5-0.5B-Instruct"}
 
 
-def test_a_hub_policy_that_is_not_in_the_cache_is_warned_about_when_offline(hub, monkeypatch):
-    assert "HF_HUB_OFFLINE is set" in one(make_report(policy=QWEN).warnings, "policy.name").message
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    assert make_report(policy=QWEN).warnings == []
-
-
 def test_a_cached_hub_policy_is_looked_at(hub, folder):
     snapshot = hub / "models--Qwen--Qwen2.5-0.5B-Instruct" / "snapshots" / ("0" * 40)
     snapshot.parent.mkdir(parents=True)
@@ -354,6 +349,7 @@ def test_a_cached_hub_policy_is_looked_at(hub, folder):
     refs.mkdir()
     (refs / "main").write_text("0" * 40)
     assert make_report(policy=QWEN).ok
+    assert look_up_model(HubPolicy(**QWEN)).facts.found == "cache"
     (snapshot / "config.json").write_text('{"auto_map": {}}')
     assert "auto_map" in one(make_report(policy=QWEN).problems, "policy.name").message
 

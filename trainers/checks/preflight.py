@@ -13,6 +13,9 @@ from typing import Any
 
 from trainers.catalog.entries import entries_for
 from trainers.checks.dryrun import DryRun, about_tokens, dry_run, gold_of
+from trainers.checks.model_facts import ModelAnswer, ModelFacts
+from trainers.checks.model_memory import MemoryPart, estimate_training_memory
+from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.contract import stacking
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.hyperparameters import GRPO, SFT, Preferences
@@ -33,6 +36,14 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 @dataclass
+class ModelReport:
+    """What is known of the model that the policy is; ``memory`` of training it as the spec says, empty where that cannot be estimated."""
+
+    facts: ModelFacts
+    memory: list[MemoryPart]
+
+
+@dataclass
 class PreflightReport:
     """``ok`` when nothing stops the run. Problems and warnings have field, value, message and fix."""
 
@@ -41,6 +52,7 @@ class PreflightReport:
     batch: dict[str, int | float] = field(default_factory=dict)
     samples: list[TrainingSample] = field(default_factory=list)
     gold: list[DryRun] = field(default_factory=list)
+    model: ModelReport | None = None
 
     @property
     def ok(self) -> bool:
@@ -61,10 +73,14 @@ def build_refusal_report(error: SpecError) -> PreflightReport:
     return PreflightReport(problems=error.problems)
 
 
-def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> PreflightReport:
-    """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at."""
+def run_preflight_checks(spec: RunSpec, policy_pending: bool = False, model: ModelAnswer | None = None) -> PreflightReport:
+    """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at. ``model``: what was found out
+    about the model that the policy is, or comes from; without it nothing is said about that.
+    """
     report = PreflightReport()
     context = check_policy(spec, report.problems, report.warnings, policy_pending)
+    if context is None and model is not None and model.facts is not None:
+        context = model.facts.context
     stacked = stacking.check_stack(spec, entries_for(spec))
     report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
     task = check_task(spec, report)
@@ -76,7 +92,23 @@ def run_preflight_checks(spec: RunSpec, policy_pending: bool = False) -> Preflig
             try_task(spec, task, rows, context, report)
         except Exception as error:  # third-party code: anything can happen in it
             report.refuse("task.name", task.name, f"the task fails: {type(error).__name__}: {error}", "correct the task")
+    if model is not None:
+        check_model(spec, model, report)
     return report
+
+
+def check_model(spec: RunSpec, model: ModelAnswer, report: PreflightReport) -> None:
+    """What the look-up said, what the model takes, and settings that do not suit it. Prompts are those of the report."""
+    report.problems, report.warnings = report.problems + model.problems, report.warnings + model.warnings
+    prompt_tokens = max((about_tokens(" ".join(one["content"] for one in sample.prompt)) + TEMPLATE_TOKENS for sample in report.samples), default=0)
+    facts = model.facts
+    if facts is not None:
+        report.model = ModelReport(facts, estimate_training_memory(facts, spec, prompt_tokens))
+        if facts.chat_template is False and facts.found == "hub":
+            message = "the model has no chat template, so prompts cannot be written as messages"
+            report.refuse("policy.name", getattr(spec.policy, "name", ""), message, "use an instruction-tuned model")
+    if facts is not None or model.unresolved:
+        report.warnings += find_unsuitable_settings(spec, facts, prompt_tokens)
 
 
 def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context: int | None, report: PreflightReport) -> None:

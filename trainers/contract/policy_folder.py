@@ -1,6 +1,7 @@
 """What a folder must hold to be loaded as a policy, read without torch: configuration, safetensors, tokenizer, chat template, no code of its own."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,7 @@ def check_config(folder: PolicyFolder) -> None:
     if config is None:
         return
     refuse_code(folder, config, "config.json")
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
-    sizes = [text.get(key) for key in CONTEXT_KEYS] if text else []
-    folder.context = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+    folder.context = read_context(config)
     kinds = config.get("architectures")
     if (
         isinstance(kinds, list)
@@ -93,6 +92,17 @@ def check_config(folder: PolicyFolder) -> None:
             return
         message = f"holds a {', '.join(map(str, kinds))}, which may not generate text"
         folder.warnings.append(Problem(folder.setting, str(folder.path), message, "use a causal language model"))
+
+
+def find_text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a configuration; models that also see keep it apart."""
+    inner = config.get("text_config")
+    return inner if isinstance(inner, dict) else config
+
+
+def read_context(config: Mapping[str, Any]) -> int | None:
+    sizes = [find_text_config(config).get(key) for key in CONTEXT_KEYS]
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
 def refuse_code(folder: PolicyFolder, config: dict[str, Any], name: str) -> None:

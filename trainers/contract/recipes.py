@@ -34,7 +34,8 @@ RECIPES = (
     Recipe(
         "demo",
         "Cold start, GRPO, DPO",
-        "Three chained runs take the built-in policy from random weights to solving word problems. Each starts from the previous run's policy.",
+        "Three chained runs take the built-in policy from random weights to solving word problems: SFT, GRPO (base DAPO), DPO."
+        " Each starts where the last one ended.",
         4,
         (
             RecipeStage("Cold start", {"policy": UNTRAINED, "task": WORD_PROBLEMS, "training": {"trainer": "sft"}, "evaluation": {"every": 200}}),
@@ -53,14 +54,16 @@ RECIPES = (
     Recipe(
         "grpo",
         "GRPO on word problems",
-        "RL from right and wrong answers only. The policy learns to show its reasoning because that earns the reward.",
+        "RL from right and wrong answers only, on the base DAPO (TRL's default)."
+        " The policy learns to show its reasoning because that earns the reward.",
         2,
         (RecipeStage("GRPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "grpo"}}),),
     ),
     Recipe(
         "search",
         "GRPO with search",
-        "A multi-turn task: the policy looks facts up before it answers. Environment replies are part of the context but not of the loss.",
+        "A multi-turn task, on the base DAPO: the policy looks facts up before it answers."
+        " Environment replies are part of the context but not of the loss.",
         2,
         (
             RecipeStage(
@@ -78,7 +81,8 @@ RECIPES = (
     Recipe(
         "calendar",
         "GRPO on weekdays",
-        "Weekday arithmetic in words, the quickest of the built-in tasks to learn. Entropy falls as the policy settles on working step by step.",
+        "Weekday arithmetic in words, the quickest of the built-in tasks to learn, on the base DAPO."
+        " Entropy falls as the policy settles on working step by step.",
         2,
         (
             RecipeStage(
@@ -182,7 +186,8 @@ RECIPES = (
     Recipe(
         "lora",
         "LoRA on a hub model",
-        "A short supervised warm start teaches a 0.5 B instruct model the answer format, then GRPO continues. Only LoRA adapters are trained.",
+        "A short supervised warm start teaches a 0.5 B instruct model the answer format, then GRPO continues on the base DAPO."
+        " Only LoRA adapters are trained.",
         30,
         (
             RecipeStage(

@@ -53,7 +53,10 @@ def template_of(policy: TinyPolicy | HubPolicy | FolderPolicy | RunPolicy) -> st
         return ""
     if isinstance(policy, HubPolicy):
         return None
-    folder = Path(policy.path) if isinstance(policy, FolderPolicy) else policy.path()
+    return template_in(Path(policy.path) if isinstance(policy, FolderPolicy) else policy.path())
+
+
+def template_in(folder: Path) -> str | None:
     try:
         if (folder / "chat_template.jinja").is_file():
             return (folder / "chat_template.jinja").read_text(encoding="utf-8")
@@ -72,18 +75,19 @@ def is_hub_offline() -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def inspect_cached_policy(policy: HubPolicy) -> PolicyFolder:
-    """What the local hub cache has of the policy; never asks the network."""
+def find_cached_folder(policy: HubPolicy) -> Path | None:
+    """Where the local hub cache has the policy's configuration; never asks the network."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(policy.name, "config.json", revision=policy.revision)
-    if not isinstance(config, str):
-        folder = PolicyFolder(Path(policy.name), "policy.name")
-        if is_hub_offline():
-            message, fix = "is not in this machine's cache and HF_HUB_OFFLINE is set", "unset it, or download the policy where there is a network"
-            folder.warnings.append(Problem("policy.name", policy.name, message, fix))
-        return folder
-    place = Path(config).parent
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def inspect_cached_policy(policy: HubPolicy) -> PolicyFolder:
+    """What the local hub cache has of the policy."""
+    place = find_cached_folder(policy)
+    if place is None:
+        return PolicyFolder(Path(policy.name), "policy.name")
     folder = inspect_policy_folder(place, "policy.name", weights=any(place.glob("*.safetensors")))
     if not any((place / name).exists() for name in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")):
         folder.problems = [problem for problem in folder.problems if "tokenizer" not in problem.message]  # not downloaded yet

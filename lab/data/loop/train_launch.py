@@ -24,9 +24,10 @@ def goals_of(version: Version) -> list[TrainingGoal]:
 def preflight_training(form: TrainForm, spec: Spec) -> dict[str, Any]:
     """The report of the trainers' own check. Raises SpecError, and PreflightError when the check breaks off."""
     parent = form.parent
-    checked = launch.check_launch_spec(form.version.dataset.team, {**spec, "output": launch.PENDING}, parent=parent)
+    team = form.version.dataset.team
+    checked = launch.check_launch_spec(team, {**spec, "output": launch.PENDING}, parent=parent)
     pending = parent is not None and parent.status != Status.FINISHED
-    return preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending)
+    return preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending, queue=placement.find_usual_queue(team))
 
 
 def launch_training(form: TrainForm, user: User | None, spec: Spec, match_by: User | None) -> Run:

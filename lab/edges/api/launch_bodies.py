@@ -98,9 +98,10 @@ def preflight_wish(team: Team, wish: LaunchRequest) -> list[FieldProblem]:
     problems: list[FieldProblem] = []
     warnings: list[FieldProblem] = []
     pending = wish.parent is not None and wish.parent.status != Status.FINISHED
+    queue, origin = find_wish_queue(wish), specs[0].policy.model_dump(mode="json")
     for number, spec in enumerate(specs):
         try:
-            report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0 or pending)
+            report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0 or pending, origin=origin, queue=queue)
         except PreflightError as error:
             raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
         stage = f"stages.{number}." if len(specs) > 1 else ""

@@ -16,6 +16,7 @@ from lab.training.runs.models import Run, Status
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
+from trainers.contract.suggestions import Suggestion
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Finding:
     field: str
     text: str
     label: str = ""
+    suggestion: str = ""  # a value for the input
 
 
 @dataclass
@@ -38,6 +40,10 @@ class Examination:
     broken: str = ""  # why the preflight itself did not come to an end
 
     @property
+    def knows_model(self) -> bool:
+        return any(report["model"] for _, report in self.reports)
+
+    @property
     def ok(self) -> bool:
         return not self.problems
 
@@ -47,7 +53,9 @@ def examine_launch_form(form: LaunchForm) -> Examination:
     examination = Examination()
     note_problems(form, examination.problems, 0, "", follow_ups.list_following_problems(form))
     examine_place(form, examination)
+    queue = "" if examination.problems else form.place.queue  # of a queue that is not the team's nothing is said
     specs: list[RunSpec] = []
+    origin: dict[str, Any] | None = None
     for number, spec in enumerate(form.specs()):
         title = form.draft.stages[number][0] if form.draft.is_chain else ""
         blanks = empty_numbers(form, number)
@@ -60,9 +68,11 @@ def examine_launch_form(form: LaunchForm) -> Examination:
             note_problems(form, examination.problems, number, title, blanks)
             continue
         specs.append(checked)
+        if number == 0:
+            origin = checked.policy.model_dump(mode="json")
         pending = number > 0 or is_pending(form.parent)
         try:
-            report = preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending)
+            report = preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending, origin=origin, queue=queue)
         except preflight.PreflightError as error:
             examination.broken = str(error)
             continue
@@ -137,4 +147,5 @@ def make_finding(form: LaunchForm, number: int, title: str, problem: Problem) ->
     target = form.find_input(number, problem.field)
     place = target.html_name if target else ""
     label = target.label if target and not isinstance(target.form, TaskForm) else ""  # the name of a reward alone would say too little
-    return Finding(title, place, problem.field, format_problem_sentence(problem), label)
+    suggestion = f"{problem.suggestion:g}" if place and isinstance(problem, Suggestion) else ""
+    return Finding(title, place, problem.field, format_problem_sentence(problem), label, suggestion)

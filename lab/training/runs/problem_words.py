@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from trainers.contract.spec import Problem
+from trainers.contract.suggestions import Suggestion
 
 DEFAULT = "the default is "  # how the trainers begin a fix that names it
 
 
 def problem_of_report(item: dict[str, Any]) -> Problem:
     """One of the problems or warnings in the report of ``preflight``."""
-    return Problem(item["field"], item["value"], item["message"], item["fix"], item.get("given", True))
+    given = item.get("given", True)
+    if "suggestion" in item:
+        return Suggestion(item["field"], item["value"], item["message"], item["fix"], given, item["suggestion"])
+    return Problem(item["field"], item["value"], item["message"], item["fix"], given)
 
 
 def message_of(problem: Problem) -> str:

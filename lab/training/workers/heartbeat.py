@@ -33,7 +33,7 @@ def default_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
+def register_worker(name: str, queues: list[str], gpu: str, gpu_memory: int = 0) -> Worker:
     """The row of this worker. Raises Refusal."""
     now = database_now()
     fields = {
@@ -41,6 +41,7 @@ def register_worker(name: str, queues: list[str], gpu: str) -> Worker:
         "pid": os.getpid(),
         "queues": queues,
         "gpu": gpu,
+        "gpu_memory": gpu_memory,
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         "memory": psutil.virtual_memory().total,
         "draining": False,

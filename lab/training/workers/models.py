@@ -36,6 +36,7 @@ class Worker(models.Model):
     pid = models.PositiveIntegerField()
     queues = models.JSONField(default=list)
     gpu = models.CharField(max_length=100, blank=True)  # name and memory of its GPU; empty on a CPU worker
+    gpu_memory = models.BigIntegerField(default=0, db_default=0)  # bytes
     cpus = models.PositiveIntegerField(default=0)
     memory = models.BigIntegerField(default=0)  # bytes
     draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves

@@ -16,6 +16,7 @@ from lab.teams.audit.recording import from_command
 from lab.training.catalog.catalog import join_sorted_names, load_catalog
 from lab.training.runs.launch import launch_recipe, plan_recipe
 from lab.training.runs.models import Run, Status
+from lab.training.runs.placement import QUEUE
 from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.progress import follow_runs
 from lab.training.runs.stages import Spec, from_argument, from_assignments, merge_spec_changes
@@ -93,9 +94,10 @@ class Command(BaseCommand):
     def preflight(self, specs: list[RunSpec]) -> None:
         """Raises SpecError with what the trainers would refuse; prints their warnings."""
         problems = []
+        first = specs[0].policy.model_dump(mode="json")
         for number, spec in enumerate(specs):
             try:
-                report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0)
+                report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0, origin=first, queue=QUEUE)
             except PreflightError as error:
                 raise CommandError(str(error)) from None
             stage = f"stages.{number}." if len(specs) > 1 else ""

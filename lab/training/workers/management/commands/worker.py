@@ -60,7 +60,7 @@ class Command(BaseCommand):
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
-            worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100])
+            worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100], chosen.memory if chosen else 0)
         except Refusal as error:
             raise CommandError(str(error), returncode=2) from None
         self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")

@@ -1,0 +1,58 @@
+"""Settings that suit the built-in policy and not a model of the hub: warned about with a value that does, where nobody has changed them.
+
+Learning rates are the defaults of TRL 1.16's SFTConfig, GRPOConfig, DPOConfig, KTOConfig and RewardConfig for training all weights; adapters take ten
+times as much (Schulman et al., LoRA Without Regret, 2025, and TRL's guide of that name). Lengths are GRPOConfig's max_completion_length and the
+max_length of the other four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainers.checks.model_facts import ModelFacts
+from trainers.contract.hyperparameters import GRPO, Preferences
+from trainers.contract.problems import Problem
+from trainers.contract.spec import RunSpec
+from trainers.contract.suggestions import Suggestion
+
+LEARNING_RATES = {"sft": 2e-5, "grpo": 1e-6, "dpo": 1e-6, "kto": 1e-6, "reward": 1e-4}
+ADAPTERS_TIMES = 10
+TOO_HIGH = 10  # times the recommended rate: nobody's choice of a rate is questioned below
+COMPLETION, SEQUENCE = 512, 1024
+SMALL = 20_000_000  # parameters; below, the built-in policy's settings may well suit
+
+
+def find_unsuitable_settings(spec: RunSpec, facts: ModelFacts | None, prompt_tokens: int) -> list[Problem]:
+    """Warnings, each with its suggestion. ``facts`` None: a model of the hub that could not be looked up."""
+    if facts is not None and facts.parameters is not None and facts.parameters < SMALL:
+        return []
+    context = facts.context if facts else None
+    return [*check_learning_rate(spec), *check_completion_length(spec, context, prompt_tokens)]
+
+
+def check_learning_rate(spec: RunSpec) -> Iterator[Problem]:
+    rate, trainer = spec.training.learning_rate, spec.training.trainer
+    suited = LEARNING_RATES[trainer] * (ADAPTERS_TIMES if spec.lora else 1)
+    default = type(spec.training).model_fields["learning_rate"].default
+    if rate <= suited or (rate != default and rate <= TOO_HIGH * suited):
+        return
+    how = "with LoRA adapters" if spec.lora else "with all weights trained"
+    reason = "is the default for the built-in policy, and high for" if rate == default else "is high for"
+    message = f"{rate:g} {reason} a model of this size {how}: training may diverge"
+    yield Suggestion("training.learning_rate", rate, message, f"use about {suited:g}", suggestion=float(f"{suited:g}"))
+
+
+def check_completion_length(spec: RunSpec, context: int | None, prompt_tokens: int) -> Iterator[Problem]:
+    """Nothing for SFT and for datasets of preferences: there the lengths of the rows decide, and are checked."""
+    training = spec.training
+    if not isinstance(training, GRPO | Preferences) or (isinstance(training, Preferences) and spec.dataset is not None):
+        return
+    fields = type(training).model_fields
+    room = COMPLETION if context is None else min(COMPLETION, (context - prompt_tokens) // 2)
+    if training.max_completion_length == fields["max_completion_length"].default and room > training.max_completion_length:
+        message = f"{training.max_completion_length} tokens suit the built-in policy; a chat model's answers are longer and would be cut off"
+        yield Suggestion("training.max_completion_length", training.max_completion_length, message, f"use about {room}", suggestion=room)
+    whole = SEQUENCE if context is None else min(SEQUENCE, context)
+    if isinstance(training, Preferences) and training.max_length == fields["max_length"].default and whole > training.max_length:
+        message = f"{training.max_length} tokens for prompt and answer suit the built-in policy"
+        yield Suggestion("training.max_length", training.max_length, message, f"use about {whole}", suggestion=whole)
