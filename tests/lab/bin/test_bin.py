@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from lab.data.datasets.models import Row, Version
+from lab.edges.api.tokens import create_access_token
 from lab.labelling.labels.models import Item, Judgement, QueueStatus
 from lab.lib.refusals import Refusal
 from lab.models.bin import chores, verbs
@@ -179,3 +180,27 @@ def test_roles_and_other_teams(team: Team, owner: User, make_run: Callable[..., 
         verbs.restore_runs(team, [other.number + 1])
     assert Run.objects.in_bin(team).count() == 2
     assert researcher.post("/bin/put/", {}).status_code == 422
+
+
+def test_the_api_puts_lists_restores_and_deletes(team: Team, owner: User, make_run: Callable[..., Run], client: Client) -> None:
+    run, open_run = make_run(), make_run(status=Status.QUEUED)
+    scopes = ["runs.read", "runs.launch", "runs.delete"]
+
+    def send(path: str, user: User, given: list[str] = scopes) -> Any:
+        headers = {"Authorization": f"Bearer {create_access_token(team, user, 't', given, None)[1]}"}
+        return client.post(f"/api/v1/bin{path}", {"runs": [run.number, open_run.number]}, content_type="application/json", headers=headers)
+
+    put = send("", owner).json()
+    assert put == {"changed": [run.number], "unchanged": [{"run": open_run.number, "reason": "queued, stop it first"}]}
+    headers = {"Authorization": f"Bearer {create_access_token(team, owner, 't', ['runs.read'], None)[1]}"}
+    [listed] = client.get("/api/v1/bin", headers=headers).json()["items"]
+    assert (listed["number"], listed["binned_by"]["email"], listed["frees"]["rollouts"]) == (run.number, owner.email, 0)
+    assert [one["number"] for one in client.get("/api/v1/runs?archived=any", headers=headers).json()["items"]] == [open_run.number]
+    assert client.get(f"/api/v1/runs/{run.pk}", headers=headers).status_code == 404
+    assert send("/delete", owner, ["runs.launch"]).status_code == 403
+    assert send("/restore", owner).json()["changed"] == [run.number]
+    send("", owner)
+    assert send("/delete", owner).json()["changed"] == [run.number]
+    chores.sweep_bin()
+    assert [one.number for one in Run.objects.filter(team=team)] == [open_run.number]
+    assert actions() == ["run.bin", "run.restore", "run.bin", "run.purge", "run.delete"]
