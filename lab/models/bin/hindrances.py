@@ -72,7 +72,8 @@ def find_children(team: Team, runs: Sequence[Run], *, in_bin_too: bool) -> defau
     children: defaultdict[UUID, list[int]] = defaultdict(list)
     wanted = {run.pk for run in runs}
     every = Run.objects.filter(team=team) if in_bin_too else Run.objects.of(team)
-    rows = every.annotate(folder=KT("spec__policy__folder")).order_by("number").values_list("pk", "number", "parent_id", "folder")
+    started = every.annotate(folder_of_policy=KT("spec__policy__folder")).order_by("number")
+    rows = started.values_list("pk", "number", "parent_id", "folder_of_policy")
     for pk, number, parent, folder in rows:
         for source in ({parent, run_id(folder)} & wanted) - {pk}:
             children[source].append(number)
