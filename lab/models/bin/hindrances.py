@@ -75,7 +75,7 @@ def find_children(team: Team, runs: Sequence[Run], *, in_bin_too: bool) -> defau
     started = every.annotate(folder_of_policy=KT("spec__policy__folder")).order_by("number")
     rows = started.values_list("pk", "number", "parent_id", "folder_of_policy")
     for pk, number, parent, folder in rows:
-        for source in ({parent, run_id(folder)} & wanted) - {pk}:
+        for source in wanted & {parent, run_id(folder)} - {pk}:
             children[source].append(number)
     return children
 

@@ -56,7 +56,7 @@ class RunQuerySet(TeamQuerySet["Run"]):
 
     def listed(self) -> RunQuerySet:
         """Runs that are offered and listed unless somebody asks for the archive."""
-        return self.filter(archived_at=None)
+        return self.filter(archived_at=None, binned_at=None)
 
     def expired(self) -> RunQuerySet:
         """Runs whose owner has shown no sign of life for the length of a lease."""

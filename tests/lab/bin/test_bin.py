@@ -95,7 +95,15 @@ def test_a_run_stays_while_it_is_open_or_another_started_from_it(team: Team, own
 
 def test_in_the_bin_a_run_is_nowhere_and_it_comes_back_whole(team: Team, owner: User, as_owner: Client, loose: Run, cast: Cast) -> None:
     counts = {model: model.across_teams.count() for model in SAID}
-    lists = ("/runs/?archived=any", "/rollouts/", f"/compare/?run={loose.number}", "/policies/", "/palette/?q=run+bin", f"/prompts/{cast.prompt.pk}/")
+    lists = (
+        "/runs/?archived=any",
+        "/rollouts/",
+        "/rollouts/?q=completion",
+        f"/compare/?run={loose.number}",
+        "/policies/",
+        "/palette/?q=run+bin",
+        f"/prompts/{cast.prompt.pk}/",
+    )
     for page in lists:
         assert loose.name in as_owner.get(page).content.decode(), page
     asked = as_owner.get(f"/bin/put/?run={loose.number}").content.decode()
