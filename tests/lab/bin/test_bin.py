@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from lab.models.bin.hindrances import find_bin_objections
 from lab.models.policies.models import Alias, Proposal, ProposalState, Push
 from lab.rollouts.annotations.models import Comment
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.supervision.outside.received_spools import RunOpening, open_run
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.ablations.models import AblationRun
@@ -212,3 +214,12 @@ def test_the_api_puts_lists_restores_and_deletes(team: Team, owner: User, make_r
     chores.sweep_bin()
     assert [one.number for one in Run.objects.filter(team=team)] == [open_run.number]
     assert actions() == ["run.bin", "run.restore", "run.bin", "run.purge", "run.delete"]
+
+
+def test_a_script_does_not_write_to_its_run_in_the_bin(team: Team, owner: User) -> None:
+    opening = RunOpening(uuid.uuid4(), "outside", "grpo", "p", "t", 1, {})
+    run, _ = open_run(team, owner, opening)
+    Run.objects.filter(team=team).update(status=Status.FINISHED)
+    assert verbs.put_runs_in_bin(team, owner, [run.number]).changed
+    with pytest.raises(Refusal, match="Run #1 is in the bin"):
+        open_run(team, owner, opening)
