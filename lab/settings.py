@@ -88,6 +88,7 @@ INSTALLED_APPS = [
     "lab.watching.alerts",
     "lab.models.policies",
     "lab.models.playground",
+    "lab.models.bin",
     "lab.supervision.supervisor",
     "lab.edges.operations",
     "lab.edges.api",
@@ -285,6 +286,7 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 1
 # How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
+BIN_DAYS = env.int("LAB_BIN_DAYS", default=30)  # from the bin on; a run that is there already keeps the day it was given
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
 WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervision.supervisor.sweeper.sweep_runs",
@@ -301,6 +303,7 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.watching.alerts.deliveries.send_due_deliveries",
     "lab.models.policies.chores.sweep_policies",
     "lab.watching.usage.storage_use.weigh_due_storage",
+    "lab.models.bin.chores.sweep_bin",
 ]
 
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make

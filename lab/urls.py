@@ -16,7 +16,7 @@ websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
     *("rollouts.replay", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.loop"),
-    *("teams.people", "teams.audit", "data.projects", "watching.usage", "watching.alerts", "models.policies", "models.playground"),
+    *("teams.people", "teams.audit", "data.projects", "watching.usage", "watching.alerts", "models.policies", "models.playground", "models.bin"),
     *("edges.operations", "edges.api"),
 )
 urlpatterns: list[URLPattern | URLResolver] = [

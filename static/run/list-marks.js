@@ -58,7 +58,8 @@ document.addEventListener("keydown", (event) => {
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  location.assign(`${form.action}?${new URLSearchParams([...chosen].map((number) => ["run", number]))}`);
+  const goal = event.submitter?.hasAttribute("formaction") ? event.submitter.formAction : form.action; // deleting, or comparing
+  location.assign(`${goal}?${new URLSearchParams([...chosen].map((number) => ["run", number]))}`);
 });
 form.addEventListener("reset", clearMarks);
 document.addEventListener("htmx:afterSwap", showMarks);

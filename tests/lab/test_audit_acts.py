@@ -49,6 +49,18 @@ def in_archive(cast: Cast) -> None:
     Run.across_teams.filter(pk=cast.run.pk).update(archived_at=timezone.now())
 
 
+def spare_run(cast: Cast) -> dict[str, int]:
+    """A run that nothing depends on."""
+    about = {"name": "spare", "spec": {}, "recipe": "r", "trainer": "sft", "task": "t", "policy": "p", "status": Status.FINISHED}
+    return {"run": Run.objects.create(team=cast.team, number=Run.objects.next_number(cast.team), **about).number}
+
+
+def binned_run(cast: Cast) -> dict[str, int]:
+    number = spare_run(cast)
+    Run.objects.filter(team=cast.team, number=number["run"]).update(binned_at=timezone.now(), purge_at=timezone.now())
+    return number
+
+
 def in_conflict(cast: Cast) -> None:
     Item.across_teams.filter(pk=cast.item.pk).update(state=ItemState.CONFLICT)
 
@@ -82,6 +94,9 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "run-about": (post("run-about", {"name": "n", "notes": "w", "tags": "a, b"}), {"run.rename": 1, "run.notes": 1, "run.tag": 1}),
     "run-archive": (post("run-archive"), {"run.archive": 1}),
     "run-unarchive": (post("run-unarchive", before=in_archive), {"run.unarchive": 1}),
+    "bin-put": (post("bin-put", spare_run), {"run.bin": 1}),
+    "bin-restore": (post("bin-restore", binned_run), {"run.restore": 1}),
+    "bin-delete": (post("bin-delete", binned_run), {"run.purge": 1}),
     "runs-act": (post("runs-act", lambda cast: {"act": "tag", "tag": "a", "run": [cast.run.number]}), {"run.tag": 1}),
     "ablation-stop": (post("ablation-stop", before=run_is(Status.RUNNING)), {"ablation.stop": 1, "run.stop": 1}),
     "ablation-delete": (post("ablation-delete"), {"ablation.delete": 1}),

@@ -19,7 +19,7 @@ WINGS = {
     "data": ("datasets", "loop", "projects"),
     "watching": ("usage", "alerts"),
     "supervision": ("supervisor", "outside"),
-    "models": ("policies", "playground"),
+    "models": ("policies", "playground", "bin"),
     "edges": ("operations", "api"),
 }
 ROOMS = [(wing, room) for wing, rooms in WINGS.items() for room in rooms]

@@ -63,6 +63,6 @@ def runs_of(versions: Iterable[Version]) -> dict[int, list[Run]]:
     teams = set(Dataset.objects.filter(versions__in=list(named.values())).values_list("team", flat=True))
     ends = reduce(or_, (Q(spec__dataset__path__endswith=f"/{name}") for name in named))
     runs_by_version: defaultdict[int, list[Run]] = defaultdict(list)
-    for run in Run.objects.filter(ends, team__in=teams).order_by("number"):
+    for run in Run.objects.filter(ends, team__in=teams, binned_at=None).order_by("number"):
         runs_by_version[named[str(run.spec["dataset"]["path"]).rsplit("/", 1)[-1]].pk].append(run)
     return dict(runs_by_version)

@@ -51,8 +51,8 @@ class SourceRollout:
 
 def read_sides(team: Team, ids: Iterable[int], steps: bool = False) -> dict[int, SourceRollout]:
     """Rollouts of the team by id; those that are gone are missing. ``steps``: with their reasoning steps."""
-    rollouts = list(Rollout.objects.of(team).filter(pk__in=set(ids)).select_related("prompt"))
-    runs = Run.objects.of(team).in_bulk({rollout.run_id for rollout in rollouts})
+    rollouts = list(Rollout.objects.filter(run__team=team, pk__in=set(ids)).select_related("prompt"))
+    runs = Run.objects.filter(team=team).in_bulk({rollout.run_id for rollout in rollouts})
     kept = {run.pk: kept_checkpoints(run) for run in runs.values()}
     lengths = lengths_of([rollout for rollout in rollouts if any(turn[0] != "assistant" for turn in rollout.turns)])
     sides = {}

@@ -90,7 +90,7 @@ def build_match_offer(run: Run, summaries: list[MatchSummary]) -> dict[str, Any]
     """What another match could be against: where the run started, unless that is asked already, and finished runs of the same task."""
     done = {summary.match.against_id for summary in summaries}
     start = None not in done and matches.last_measured(run) is not None and matches.select_heldout_rollouts(run).filter(step=0).exists()
-    others = Run.objects.filter(team=run.team_id, task=run.task, status=Status.FINISHED).exclude(trainer="reward").exclude(pk=run.pk)
+    others = Run.objects.of(run.team_id).filter(task=run.task, status=Status.FINISHED).exclude(trainer="reward").exclude(pk=run.pk)
     others = others.exclude(pk__in=[pk for pk in done if pk]).order_by("-number").only("pk", "number", "name")[:MOST_OTHERS]
     measured = matches.last_measured(run) is not None
     return {"start": start, "others": list(others) if measured else [], "prompts": MATCH_PROMPTS, "most": (MOST_PROMPTS, MOST_OVERLAP)}

@@ -140,7 +140,7 @@ def votes_of(match: Match, items: Sequence[Item]) -> Iterable[MatchVote]:
 def child_places(match: Match, items: Sequence[Item]) -> dict[int, int]:
     """Item → the place of the child's answer in it."""
     ids = [pk for item in items for pk in item.rollouts]
-    rows = Rollout.objects.of(match.team_id).filter(pk__in=ids).values_list("pk", "run_id", "step")
+    rows = Rollout.objects.filter(run__team=match.team_id, pk__in=ids).values_list("pk", "run_id", "step")
     own = {pk for pk, run, step in rows if run == match.child_id and (match.against_id is not None or step > 0)}
     return {item.pk: position for item in items for position, pk in enumerate(item.rollouts) if pk in own}
 

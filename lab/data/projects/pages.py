@@ -25,8 +25,9 @@ def annotate_project_counts(team: Team) -> QuerySet[Project]:
     """With how many runs, open runs, queues and datasets each has."""
     counts = {
         name: Coalesce(Subquery(count_of(model), output_field=IntegerField()), 0)  # joined, the counts would multiply
-        for name, model in (("run_count", Run), ("queue_count", Queue), ("dataset_count", Dataset))
+        for name, model in (("queue_count", Queue), ("dataset_count", Dataset))
     }
+    counts["run_count"] = Coalesce(Subquery(count_of(Run, Q(binned_at=None)), output_field=IntegerField()), 0)
     still = count_of(Run, Q(status__in=OPEN))
     return Project.objects.of(team).annotate(**counts, open_count=Coalesce(Subquery(still, output_field=IntegerField()), 0))
 

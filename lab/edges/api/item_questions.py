@@ -68,7 +68,7 @@ def messages_from_turns(turns: Sequence[Sequence[str]]) -> list[dict[str, str]]:
 
 def origins_of(queue: Queue, items: Sequence[Item]) -> dict[int, dict[str, Any]]:
     rollouts = {rollout for item in items if item.texts is None for rollout in item.rollouts}
-    rows = Rollout.objects.of(queue.team).filter(pk__in=rollouts).select_related("run").only("step", "reward", "run__number")
+    rows = Rollout.objects.filter(run__team=queue.team, pk__in=rollouts).select_related("run").only("step", "reward", "run__number")
     return {
         row.pk: {
             "rollout": row.pk,

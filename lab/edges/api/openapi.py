@@ -51,6 +51,9 @@ def build_openapi_document() -> dict[str, Any]:
     return document
 
 
+NAME_RUNS = ("/runs/act", "/bin", "/bin/restore", "/bin/delete")  # their bodies name runs: none of the team's is 404
+
+
 def complete_operation(operation: dict[str, Any], permission: str, path: str, method: str) -> None:
     operation["x-permission"] = permission
     needs = (
@@ -60,7 +63,7 @@ def complete_operation(operation: dict[str, Any], permission: str, path: str, me
     )
     operation["description"] = "\n\n".join(part for part in (operation.get("description", "").strip(), needs) if part)
     kinds = ["malformed", "token", "permission", "validation", "rate", "size", "method"]
-    kinds += ["missing"] if "{" in path else []
+    kinds += ["missing"] if "{" in path or (method == "post" and path.endswith(NAME_RUNS)) else []
     kinds += ["conflict"] if method != "get" else []
     for status, title in sorted({TITLES[kind] for kind in kinds}):
         operation["responses"].setdefault(

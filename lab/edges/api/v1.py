@@ -12,6 +12,7 @@ from lab.edges.api.operations import (
     alerts,
     alerts_webhooks,
     audit,
+    bin,
     catalog,
     datasets,
     datasets_training,
@@ -37,7 +38,7 @@ from lab.edges.api.operations import (
 )
 from lab.edges.api.operations import annotations as said
 
-EXPERIMENTS = (projects, runs, runs_bulk, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
+EXPERIMENTS = (projects, runs, runs_bulk, bin, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
 TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):

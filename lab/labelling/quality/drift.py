@@ -44,7 +44,7 @@ def over_time(answers: Sequence[GoldAnswer]) -> Drift:
 def over_steps(team: Team, answers: Sequence[GoldAnswer]) -> Drift:
     """By the newest step of the item's answers; those whose rollouts are gone are left out."""
     ids = {rollout for answer in answers for rollout in answer.rollouts}
-    steps = dict(Rollout.objects.of(team).filter(pk__in=ids).values_list("pk", "step"))
+    steps = dict(Rollout.objects.filter(run__team=team, pk__in=ids).values_list("pk", "step"))
     placed = []
     for answer in answers:
         known = [steps[rollout] for rollout in answer.rollouts if rollout in steps]

@@ -63,7 +63,7 @@ def build_shown_item(item: Item, order: Sequence[int], origins: bool) -> ItemVie
     view = item_views(item.queue, [(item, order)]).get(item.pk)
     if view is None:
         return None
-    rows = Rollout.objects.of(item.queue.team).filter(pk__in=item.rollouts).select_related("run").defer("completion") if origins else ()
+    rows = Rollout.objects.filter(run__team=item.queue.team, pk__in=item.rollouts).select_related("run").defer("completion") if origins else ()
     about = {row.pk: row for row in rows}
     names = list_answer_labels(item.queue.kind, len(order))
     answers = [

@@ -27,7 +27,7 @@ OFFERED = 300  # checkpoints in the choice, newest first
 
 def list_sampleable_checkpoints(team: Team) -> list[Checkpoint]:
     """What can be sampled from: the newest of the team whose files are there."""
-    rows = Checkpoint.objects.filter(run__team=team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED]
+    rows = Checkpoint.objects.of(team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED]
     seen, checkpoints = set[tuple[Any, str]](), list[Checkpoint]()
     for checkpoint in rows:
         if (checkpoint.run_id, checkpoint.path) not in seen and has_checkpoint_files(checkpoint):
@@ -59,7 +59,7 @@ class AskForm(forms.Form):
         for field in ("first", "second"):
             if given.get(field) is None:
                 continue
-            checkpoint = Checkpoint.objects.filter(run__team=self.team, pk=given[field]).select_related("run").first()
+            checkpoint = Checkpoint.objects.of(self.team).filter(pk=given[field]).select_related("run").first()
             if checkpoint is None:
                 self.add_error(field, "Your team has no such checkpoint; choose another one.")
             elif not has_checkpoint_files(checkpoint):

@@ -112,7 +112,7 @@ def source_of(match: Match) -> tuple[UUID | None, str | int]:
 def sides_of(match: Match) -> list[tuple[Key, bool]]:
     """The policies that were asked about, and whether each is the child's. Read off the answers themselves."""
     item = Item.objects.filter(queue=match.queue).exclude(state=ItemState.DROPPED).only("rollouts").first()
-    answers = Rollout.objects.of(match.team_id).filter(pk__in=item.rollouts).values_list("run_id", "step") if item else []
+    answers = Rollout.objects.filter(run__team=match.team_id, pk__in=item.rollouts).values_list("run_id", "step") if item else []
     sides: list[tuple[Key, bool]] = []
     for run, step in answers:
         if run == match.child_id and (match.against_id is not None or step > 0):

@@ -55,7 +55,7 @@ def read_query(params: QueryDict) -> PolicyQuery:
 def of_team(team: Team) -> QuerySet[Checkpoint]:
     """Every policy that was ever written, once: a row that a later attempt wrote again under the same path does not count."""
     later = Checkpoint.objects.filter(run=OuterRef("run"), path=OuterRef("path"), pk__gt=OuterRef("pk"))
-    return Checkpoint.objects.filter(~Exists(later), run__team=team)
+    return Checkpoint.objects.of(team).filter(~Exists(later))
 
 
 def filter_team_checkpoints(team: Team, chosen: Mapping[str, str]) -> QuerySet[Checkpoint]:

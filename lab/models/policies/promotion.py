@@ -220,7 +220,7 @@ def lock_alias(team: Team, alias: Alias) -> Alias:
 def lock_team_checkpoint(team: Team, checkpoint: Checkpoint | None) -> Checkpoint:
     """The checkpoint, locked against its deletion. Raises Refusal."""
     rows = Checkpoint.objects.select_for_update(of=("self",), no_key=True).select_related("run__team", "run__created_by")
-    locked = rows.filter(pk=checkpoint.pk, run__team=team).first() if checkpoint is not None else None
+    locked = rows.of(team).filter(pk=checkpoint.pk).first() if checkpoint is not None else None
     if locked is None:
         raise Refusal("Your team has no such checkpoint.")
     return locked

@@ -40,7 +40,7 @@ def read_comments(team: Team, user: User, query: QueryDict) -> CommentPage:
     """Parameters: ``show`` (mine, open, resolved), ``q`` (text in comment or snapshot), ``before`` (a comment's id). Unknown values are ignored."""
     show, words = query.get("show", ""), query.get("q", "").replace("\x00", "").strip()[:200]
     show = show if show in SHOWS else ""
-    everything = Comment.objects.of(team).filter(deleted_at=None)
+    everything = Comment.objects.of(team).filter(deleted_at=None, rollout__run__binned_at=None)
     rows = everything.filter({"mine": Q(user=user), "open": Q(parent=None, resolved_at=None), "resolved": ~Q(resolved_at=None)}.get(show, Q()))
     if words:
         rows = rows.filter(Q(text__icontains=words) | Q(snapshot__icontains=words))

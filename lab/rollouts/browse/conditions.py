@@ -36,7 +36,7 @@ HAVING (count(*) > 1 AND min(reward) = max(reward)) IS {truth} OFFSET 0
 
 
 # Written out, because every page of the browser pays for composing it.
-RUNS = f"SELECT {', '.join(('id', *LISTED))} FROM runs_run WHERE team_id = %(team)s"  # noqa: S608 constants only
+RUNS = f"SELECT {', '.join(('id', *LISTED))} FROM runs_run WHERE team_id = %(team)s AND binned_at IS NULL"  # noqa: S608 constants only
 
 
 def load_listed_runs(team: Team, rest: str, **given: Any) -> list[Run]:

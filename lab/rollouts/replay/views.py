@@ -109,7 +109,7 @@ def is_analysis_served() -> bool:
 
 
 def replays_of(request: HttpRequest) -> Any:
-    return Replay.objects.of(request.team)  # type: ignore[attr-defined]
+    return Replay.objects.of(request.team).filter(run__binned_at=None)  # type: ignore[attr-defined]
 
 
 def replay_of(request: HttpRequest, replay_id: Any) -> Replay:

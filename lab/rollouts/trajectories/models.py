@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
@@ -28,6 +30,10 @@ class Prompt(TeamOwned):
 
 
 class RolloutQuerySet(TeamQuerySet["Rollout"]):
+    def of(self, team: Team | int) -> Self:
+        """Without those of runs in the bin."""
+        return super().of(team).filter(run__binned_at=None)
+
     def current(self) -> RolloutQuerySet:
         """Without the steps that a resumed attempt has replayed."""
         return self.filter(superseded=False)

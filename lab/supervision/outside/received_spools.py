@@ -67,7 +67,9 @@ def open_run(team: Team, user: User | None, opening: RunOpening) -> tuple[Run, i
     key = pk_of(team, opening.key)
     with transaction.atomic():
         Team.objects.select_for_update().get(pk=team.pk)
-        run = Run.objects.of(team).filter(pk=key).first()
+        run = Run.objects.filter(team=team, pk=key).first()
+        if run is not None and run.binned_at is not None:
+            raise Refusal(f"Run #{run.number} is in the bin.", "Restore it in the lab first, or send the run under another key.", status=409)
         if run is None:
             check_room(team, 1)
             run = Run(

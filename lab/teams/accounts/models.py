@@ -48,6 +48,7 @@ class Team(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     requires_mfa = models.BooleanField(default=False)  # members without a second factor reach nothing of the team but setting one up
     join_requests = models.BooleanField(default=False)  # people with an account may ask to be let in
+    newest_deleted_run = models.PositiveIntegerField(default=0, db_default=0)  # its number and those before it are given to no other run
 
     def __str__(self) -> str:
         return self.name

@@ -31,7 +31,12 @@ TABLE: dict[str, Permission] = {
     for permission in (
         Permission("lab.enter", "Open the lab; inbox and own alert settings", EVERYBODY),
         Permission("runs.read", "View runs, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
-        Permission("runs.launch", "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs; save recipes", LEADS),
+        Permission(
+            "runs.launch",
+            "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs, put them in the bin; save recipes",
+            LEADS,
+        ),
+        Permission("runs.delete", "Delete runs in the bin before their time", ADMINS),
         Permission("runs.replay", "Replay stored groups through other methods", LEADS),
         Permission("runs.send", "Send runs trained elsewhere", LEADS),
         Permission("rollouts.annotate", "Tag, rate, mark and comment on rollouts", LEADS),
@@ -110,6 +115,10 @@ ROUTES: dict[str, RouteAccess] = {
     ),
     **make_write_access("runs-act", "run-archive", "run-unarchive", ask="runs.launch"),
     **make_read_write_access("run-about", ask="runs.launch"),
+    **make_read_access("bin", ask="runs.read"),
+    **make_read_write_access("bin-put", ask="runs.launch"),
+    **make_write_access("bin-restore", ask="runs.launch"),
+    **make_write_access("bin-delete", ask="runs.delete"),
     **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
     **make_read_access("ws-runs", "ws-run", ask="runs.read"),
     # rollouts

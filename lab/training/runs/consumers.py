@@ -177,7 +177,7 @@ class RunConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_watch(self) -> bool:
-        return Run.objects.filter(pk=self.run_id, team__in=teams_open_to(self.user_id, "runs.read").values("team")).exists()
+        return Run.objects.filter(pk=self.run_id, binned_at=None, team__in=teams_open_to(self.user_id, "runs.read").values("team")).exists()
 
     async def understand(self, message: dict[str, Any]) -> str:
         if message.get("type") != "hello":
@@ -284,13 +284,13 @@ class TeamConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:
-        newest = Run.objects.filter(team=team_id).order_by("-created_at")
+        newest = Run.objects.of(team_id).order_by("-created_at")
         rows = newest.values_list("id", *LABELS, "status", "reason", "step", "phase", "phase_done", "ingested")[:LISTED_RUNS]
         return [(str(row[0]), row[1:]) for row in rows if known.get(str(row[0])) != row[1:]]
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def messages(self, run_ids: list[str], relabelled: set[str]) -> list[dict[str, Any]]:
-        now, found = database_now(), list(Run.objects.filter(team=self.team_id, pk__in=run_ids))
+        now, found = database_now(), list(Run.objects.of(self.team_id).filter(pk__in=run_ids))
         labels = [{"type": "labels", "run": live.describe_run_labels(run)} for run in found if str(run.pk) in relabelled]
         return [*({"type": "state", "run": live.describe_run_state(run, now)} for run in found), *labels]
 

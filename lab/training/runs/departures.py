@@ -72,7 +72,7 @@ def still_open(team: Team) -> str:
 
 def make_run_folder_clearer(team: Team) -> Callable[[], None]:
     """What the runs wrote; on the disk that this process sees."""
-    folders = [run.folder for run in Run.objects.of(team).only("pk")]
+    folders = [run.folder for run in Run.objects.filter(team=team).only("pk")]
 
     def clear() -> None:
         for folder in folders:

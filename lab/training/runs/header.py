@@ -82,7 +82,7 @@ def list_run_chain(run: Run) -> list[Run]:
     while stage.parent is not None and len(before) < CHAIN_LENGTH:
         stage = stage.parent
         before.insert(0, stage)
-    after = list(run.children.order_by("number")[:CHAIN_LENGTH])
+    after = list(run.children.filter(binned_at=None).order_by("number")[:CHAIN_LENGTH])
     return [*before, run, *after] if before or after else []
 
 
@@ -92,7 +92,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
 
     launch, able = reverse("launch"), live.describe_run_state(run)["can"]
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
-        return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)), *offer_archive(run)]
+        return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)), *offer_archive(run), offer_deletion(run)]
     kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."
     feeds = HeaderAction("feeds", "Label during training", "label", url("run-feeds"), post=False, minor=True)
     ablate = HeaderAction("ablate", "Ablate", "ablations", f"{reverse('ablation-new')}?from_run={run.pk}", post=False)
@@ -105,6 +105,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         *offer_archive(run),
+        offer_deletion(run),
         HeaderAction(
             "kill",
             "Kill",
@@ -124,6 +125,12 @@ def offer_archive(run: Run) -> list[HeaderAction]:
         return []
     refused = f"It is {run.status}. Stop it first." if run.is_open else ""
     return [HeaderAction("archive", "Archive", "archive", reverse("run-archive", args=[run.pk]), refused, minor=True)]
+
+
+def offer_deletion(run: Run) -> HeaderAction:
+    """Leads to the question that says what deleting frees, or what stands in its way."""
+    refused = f"It is {run.status}. Stop it first." if run.is_open else ""
+    return HeaderAction("delete", "Delete", "trash", f"{reverse('bin-put')}?run={run.number}", refused, post=False, minor=True)
 
 
 def no_stop(run: Run) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -40,7 +40,15 @@ MAX_RESCUES = 5  # how often a lost run is taken up again without a person
 class RunQuerySet(TeamQuerySet["Run"]):
     def next_number(self, team: Team) -> int:
         """One more than the team's newest. The caller's transaction holds the team's row locked, so that nobody else gets it."""
-        return (self.of(team).aggregate(newest=Max("number"))["newest"] or 0) + 1
+        deleted = Team.objects.values_list("newest_deleted_run", flat=True).get(pk=team.pk)
+        return max(self.filter(team=team).aggregate(newest=Max("number"))["newest"] or 0, deleted) + 1
+
+    def of(self, team: Team | int) -> Self:
+        """The team's runs that are not in the bin. ``filter(team=…)`` asks for those too."""
+        return super().of(team).filter(binned_at=None)
+
+    def in_bin(self, team: Team) -> RunQuerySet:
+        return self.filter(team=team).exclude(binned_at=None)
 
     def waiting(self) -> RunQuerySet:
         """Runs a worker may claim now: queued or lost, not waiting for an unfinished parent, and the lab's own to train."""
@@ -48,7 +56,7 @@ class RunQuerySet(TeamQuerySet["Run"]):
 
     def listed(self) -> RunQuerySet:
         """Runs that are offered and listed unless somebody asks for the archive."""
-        return self.filter(archived_at=None)
+        return self.filter(archived_at=None, binned_at=None)
 
     def expired(self) -> RunQuerySet:
         """Runs whose owner has shown no sign of life for the length of a lease."""
@@ -70,6 +78,12 @@ class Run(TeamOwned):
     notes = models.TextField(blank=True, default="", db_default="")
     tags = ArrayField(models.CharField(max_length=TAG_LENGTH), default=list, db_default=[])
     archived_at = models.DateTimeField(null=True)  # out of the lists, at its address still
+
+    # The bin (lab.models.bin): neither listed nor at its address until it is restored, deleted for good when ``purge_at`` has come.
+    binned_at = models.DateTimeField(null=True)
+    binned_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    purge_at = models.DateTimeField(null=True)
+    purging = models.BooleanField(default=False, db_default=False)  # its rows and files are going: nobody gets it back
 
     spec = models.JSONField()  # as launched, never changed
     recipe = models.CharField(max_length=100)
@@ -118,6 +132,7 @@ class Run(TeamOwned):
             models.Index(fields=["team", "-created_at"], name="run_newest"),
             models.Index(fields=["status", "lease_until"], name="run_lease"),
             models.Index(fields=["status", "finished_at"], name="run_ended"),  # alerts look every few seconds for what has just ended
+            models.Index(fields=["purge_at"], condition=Q(purge_at__isnull=False), name="run_to_purge"),
         ]
 
     def __str__(self) -> str:
@@ -181,7 +196,7 @@ class Run(TeamOwned):
 
     def reopen(self, owner: str, seconds: float) -> bool:
         """The script of an outside run that had ended was started again, from its last checkpoint."""
-        ended = Q(status__in=(Status.STOPPED, Status.FAILED, Status.FINISHED), outside=True)
+        ended = Q(status__in=(Status.STOPPED, Status.FAILED, Status.FINISHED), outside=True, binned_at=None)
         until = Now() + timedelta(seconds=seconds)
         # What trains stands in the list, so an archived run comes back.
         return self._become(Status.RUNNING, ended, owner=owner, lease_until=until, reason="", finished_at=None, archived_at=None)
@@ -255,7 +270,7 @@ class Run(TeamOwned):
             before = self.status
             changed = self._become(
                 Status.QUEUED,
-                Q(status__in=RESUMABLE, outside=False, archived_at=None),
+                Q(status__in=RESUMABLE, outside=False, archived_at=None, binned_at=None),
                 reason="",
                 rescues=0,
                 queued_at=Now(),
@@ -324,6 +339,12 @@ class Attempt(TeamOwned):
         return f"attempt {self.number}"
 
 
+class CheckpointQuerySet(TeamQuerySet["Checkpoint"]):
+    def of(self, team: Team | int) -> Self:
+        """Without those of runs in the bin."""
+        return super().of(team).filter(run__binned_at=None)
+
+
 class Checkpoint(TeamOwned):
     """A place on the disk to resume from (``final`` False) or an exported policy (``final`` True)."""
 
@@ -336,6 +357,9 @@ class Checkpoint(TeamOwned):
     bytes = models.BigIntegerField()
     final = models.BooleanField(default=False)
     created_at = models.DateTimeField()
+
+    objects = TeamManager.from_queryset(CheckpointQuerySet)()  # type: ignore[misc,assignment]
+    across_teams = TeamManager.from_queryset(CheckpointQuerySet)()  # type: ignore[misc,assignment]
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "path", "step"], name="checkpoint_once")]

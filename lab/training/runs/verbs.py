@@ -15,7 +15,7 @@ from lab.lib.refusals import InputRefusal, Problem, Refusal
 from lab.teams.accounts.models import Team
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import live
-from lab.training.runs.models import NAME_LENGTH, Run, Status
+from lab.training.runs.models import NAME_LENGTH, Run, RunQuerySet, Status
 from lab.training.runs.tags import MOST_TAGS, clean_tag, clean_tags, spell_as_team
 
 G = TypeVar("G")
@@ -108,7 +108,7 @@ def tag_runs(team: Team, numbers: Collection[int], word: str) -> BulkOutcome:
             return f"already has {MOST_TAGS} tags"
         return "" if _write_tags(run, [*run.tags, spelled]) else "already tagged"
 
-    return _change_each(team, numbers, tag)
+    return change_each_run(team, numbers, tag)
 
 
 def untag_runs(team: Team, numbers: Collection[int], word: str) -> BulkOutcome:
@@ -118,7 +118,7 @@ def untag_runs(team: Team, numbers: Collection[int], word: str) -> BulkOutcome:
     def untag(run: Run) -> str:
         return "" if _write_tags(run, [tag for tag in run.tags if tag.casefold() != gone]) else "without this tag"
 
-    return _change_each(team, numbers, untag)
+    return change_each_run(team, numbers, untag)
 
 
 def archive_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
@@ -132,7 +132,7 @@ def archive_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
             record_audit_entry("run.archive", run)
         return objection
 
-    return _change_each(team, numbers, archive)
+    return change_each_run(team, numbers, archive)
 
 
 def find_archive_objection(run: Run) -> str:
@@ -151,7 +151,7 @@ def unarchive_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
         record_audit_entry("run.unarchive", run)
         return ""
 
-    return _change_each(team, numbers, unarchive)
+    return change_each_run(team, numbers, unarchive)
 
 
 def stop_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
@@ -177,13 +177,14 @@ PLAIN_ACTS: dict[str, Callable[[Team, Collection[int]], BulkOutcome]] = {"stop":
 TAG_ACTS: dict[str, Callable[[Team, Collection[int], str], BulkOutcome]] = {"tag": tag_runs, "untag": untag_runs}
 
 
-def find_chosen_runs(team: Team, numbers: Collection[int]) -> list[Run]:
+def find_chosen_runs(team: Team, numbers: Collection[int], *, binned: bool = False) -> list[Run]:
     """The team's runs of these numbers. Raises Refusal: 404 when it has none of them, 422 when they are too many."""
     if len(set(numbers)) > MOST_AT_ONCE:
         raise Refusal(f"{len(set(numbers))} runs are too many at once.", f"Select at most {MOST_AT_ONCE}.", "runs", status=422)
-    runs = list(Run.objects.of(team).filter(number__in=set(numbers)).defer("spec", "special_tokens", "notes").order_by("number"))
+    chosen = _select_runs(team, binned).filter(number__in=set(numbers))
+    runs = list(chosen.defer("spec", "special_tokens", "notes").order_by("number"))
     if not runs:
-        raise Refusal("Your team has none of these runs.", status=404)
+        raise Refusal("None of these runs is in the bin." if binned else "Your team has none of these runs.", status=404)
     return runs
 
 
@@ -191,12 +192,15 @@ def _add_missing_runs(outcome: BulkOutcome, numbers: Collection[int], runs: list
     outcome.left.update(dict.fromkeys(sorted(set(numbers) - {run.number for run in runs}), "not found"))
 
 
-def _change_each(team: Team, numbers: Collection[int], change: Callable[[Run], str]) -> BulkOutcome:
-    """``change`` says why it left a run alone. All runs are held while it decides, so that what it sees of one stays true."""
-    runs = find_chosen_runs(team, numbers)
+def change_each_run(team: Team, numbers: Collection[int], change: Callable[[Run], str], *, binned: bool = False) -> BulkOutcome:
+    """``change`` says why it left a run alone. All runs are held while it decides, so that what it sees of one stays true.
+
+    ``binned``: the runs are in the bin; otherwise none of them is.
+    """
+    runs = find_chosen_runs(team, numbers, binned=binned)
     outcome = BulkOutcome()
     with transaction.atomic():
-        for run in _lock_runs(team, [run.number for run in runs]):
+        for run in _lock_runs(team, [run.number for run in runs], binned=binned):
             if why := change(run):
                 outcome.left[run.number] = why
             else:
@@ -206,9 +210,13 @@ def _change_each(team: Team, numbers: Collection[int], change: Callable[[Run], s
     return outcome
 
 
-def _lock_runs(team: Team, numbers: Collection[int]) -> list[Run]:
+def _select_runs(team: Team, binned: bool) -> RunQuerySet:
+    return Run.objects.in_bin(team) if binned else Run.objects.of(team)
+
+
+def _lock_runs(team: Team, numbers: Collection[int], *, binned: bool = False) -> list[Run]:
     """In the order of their numbers: two people who act on the same runs wait for each other and never deadlock."""
-    runs: Any = Run.objects.of(team).filter(number__in=numbers).select_for_update(of=("self",)).select_related("team")
+    runs: Any = _select_runs(team, binned).filter(number__in=numbers).select_for_update(of=("self",)).select_related("team")
     return list(runs.defer("spec", "special_tokens", "notes").order_by("number"))
 
 

@@ -60,7 +60,7 @@ def show_usage(request: LabRequest) -> HttpResponse:
 
 
 def list_largest_runs(team: Team) -> list[tuple[RunStorage, int]]:
-    stored = RunStorage.objects.filter(run__team=team).select_related("run").order_by("-checkpoints")[:LARGEST]
+    stored = RunStorage.objects.filter(run__team=team, run__binned_at=None).select_related("run").order_by("-checkpoints")[:LARGEST]
     return [(storage, storage.checkpoints + storage.other) for storage in stored]
 
 

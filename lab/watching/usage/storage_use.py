@@ -72,7 +72,7 @@ def add_up(teams: Iterable[Team]) -> None:
     row_bytes = bytes_of_a_rollout() if teams else 0.0
     for team in teams:
         sums = RunStorage.objects.filter(run__team=team).aggregate(weights=Sum("checkpoints"), other=Sum("other"))
-        rollouts = Run.objects.of(team).aggregate(sum=Sum("rollouts"))["sum"] or 0
+        rollouts = Run.objects.filter(team=team).aggregate(sum=Sum("rollouts"))["sum"] or 0
         values = {
             "checkpoints": sums["weights"] or 0,
             "spools": sums["other"] or 0,

@@ -200,7 +200,12 @@ def list_comments(
     show: Literal["", "open", "resolved"] = Query("", description="Only open or only resolved threads."),
 ) -> object:
     """All comments of the team, newest first."""
-    rows = Comment.objects.of(caller_of(request).team).filter(deleted_at=None, pk__lt=parse_after_id(after)).select_related("user").order_by("-pk")
+    rows = (
+        Comment.objects.of(caller_of(request).team)
+        .filter(deleted_at=None, rollout__run__binned_at=None, pk__lt=parse_after_id(after))
+        .select_related("user")
+        .order_by("-pk")
+    )
     if show:
         rows = rows.filter(parent=None, resolved_at__isnull=show == "open")
     return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_comment)

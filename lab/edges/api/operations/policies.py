@@ -99,7 +99,7 @@ class OfferedOut(Schema):
 
 
 def policy_of(request: HttpRequest, checkpoint_id: int) -> Checkpoint:
-    rows = Checkpoint.objects.filter(run__team=caller_of(request).team).select_related("run__team", "run__created_by", "run__project")
+    rows = Checkpoint.objects.of(caller_of(request).team).select_related("run__team", "run__created_by", "run__project")
     checkpoint: Checkpoint = one_of(rows, checkpoint_id)
     return checkpoint
 

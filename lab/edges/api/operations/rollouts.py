@@ -28,6 +28,7 @@ from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.rollouts.trajectories.steps import list_rollout_steps
 from lab.rollouts.trajectories.tokens import build_tokens_json
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.models import Run
 from trainers.contract.problems import Problem
 
 router = make_router("Rollouts")
@@ -298,7 +299,7 @@ def get_prompt(request: HttpRequest, prompt_id: int) -> object:
     """Its history over the steps of every run that sampled it."""
     team = caller_of(request).team
     prompt = one_of(Prompt.objects.filter(team=team), prompt_id)
-    runs = {run.pk: run for run in team.runs.filter(pk__in=Rollout.objects.filter(prompt=prompt).values("run"))}
+    runs = {run.pk: run for run in Run.objects.of(team).filter(pk__in=Rollout.objects.filter(prompt=prompt).values("run"))}
     series = history.of_prompt(prompt.pk, runs) if runs else []
     messages = [{"role": str(role), "content": str(content)} for role, content in prompt.messages]
     biographies = [{**{name: getattr(biography, name) for name in BIOGRAPHY}, "run": biography.run.pk} for biography in series]

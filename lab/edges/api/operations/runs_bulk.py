@@ -45,6 +45,9 @@ def act_on_runs(request: HttpRequest, given: BulkActIn) -> dict[str, Any]:
     """Runs that cannot be changed are left alone; the response says why. If the team has none of the runs, it is 404."""
     if given.tag and given.act not in verbs.TAG_ACTS:
         raise make_invalid_problem("tag", f"is not used by the act {given.act.value}", "leave it out")
-    outcome = verbs.act_on_runs(caller_of(request).team, given.act, given.runs, given.tag)
+    return serialize_outcome(verbs.act_on_runs(caller_of(request).team, given.act, given.runs, given.tag))
+
+
+def serialize_outcome(outcome: verbs.BulkOutcome) -> dict[str, Any]:
     unchanged = [{"run": number, "reason": why} for number, why in outcome.left.items()]
     return {"changed": [run.number for run in outcome.changed], "unchanged": unchanged}

@@ -10,7 +10,7 @@ from lab.training.runs.models import Checkpoint
 
 
 def checkpoint_of(request: LabRequest, checkpoint_id: int) -> Checkpoint:
-    rows = Checkpoint.objects.filter(run__team=request.team).select_related("run__team", "run__created_by", "run__project")
+    rows = Checkpoint.objects.of(request.team).select_related("run__team", "run__created_by", "run__project")
     return get_object_or_404(rows, pk=checkpoint_id)
 
 

@@ -101,7 +101,7 @@ def moves_of(checkpoint: Checkpoint) -> list[AliasMove]:
 
 def list_match_opponents(checkpoint: Checkpoint) -> list[Run]:
     """Runs whose answers can stand against its own."""
-    rows = Run.objects.filter(team=checkpoint.run.team_id, task=checkpoint.run.task, status=Status.FINISHED).exclude(trainer="reward")
+    rows = Run.objects.of(checkpoint.run.team_id).filter(task=checkpoint.run.task, status=Status.FINISHED).exclude(trainer="reward")
     return list(rows.listed().exclude(pk=checkpoint.run_id).order_by("-number").only("pk", "number", "name")[:OTHERS])
 
 

@@ -165,7 +165,7 @@ def render_run_config(request: HttpRequest, run: Run, typed: dict[str, str] | No
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
         "usual_problem": problem,
-        "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from else None,
+        "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from and not run.cloned_from.binned_at else None,
         "checkpoints": run.checkpoints.all(),
         "attempts": [(attempt, seconds[attempt.number]) for attempt in attempts],
         **build_config_texts(run),

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class BinConfig(AppConfig):
+    name = "lab.models.bin"
