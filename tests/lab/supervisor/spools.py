@@ -55,7 +55,8 @@ def measured(step: int, attempt: int = 1, **fields: Any) -> Metrics:
 def steps(first: int, last: int, attempt: int = 1, groups: int = 2, samples: int = 4) -> list[AnyEvent]:
     events: list[AnyEvent] = []
     for step in range(first, last + 1):
-        events += [rollout(step, group, sample, attempt) for group in range(groups) for sample in range(samples)]
+        answers = [f"<answer>{(7 + sample) % 10}</answer>" for sample in range(samples)]
+        events += [rollout(step, group, sample, attempt, completion=text) for group in range(groups) for sample, text in enumerate(answers)]
         events.append(measured(step, attempt))
     return events
 
