@@ -8,6 +8,7 @@ from typing import Any
 
 from lab.lib.numbers import format_number
 from lab.rollouts.trajectories.cards import Card
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,19 @@ class Answer:
     @property
     def differences(self) -> list[str]:
         """Values that differ between the cards, the total reward first."""
-        found = [format_range("reward", [card.rollout.reward for card in self.cards])]
-        names = list(dict.fromkeys(chip.name for card in self.cards for chip in card.chips))
-        found += [format_range(name, [chip.value for card in self.cards for chip in card.chips if chip.name == name]) for name in names]
+        found = describe_reward_ranges([card.rollout for card in self.cards])
         left_out = sum(1 for card in self.cards if card.rollout.filtered)
         if 0 < left_out < len(self.cards):
             found.append(f"{left_out} filtered out")
-        return [words for words in found if words]
+        return found
+
+
+def describe_reward_ranges(rollouts: Sequence[Any]) -> list[str]:
+    """The rewards that differ between rollouts, the total first."""
+    names = dict.fromkeys(name for rollout in rollouts for name in rollout.rewards)
+    found = [format_range("reward", [rollout.reward for rollout in rollouts])]
+    found += [format_range(escape_invisible_text(name), [rollout.rewards.get(name) for rollout in rollouts]) for name in names]
+    return [words for words in found if words]
 
 
 def format_range(name: str, values: Sequence[float | None]) -> str:

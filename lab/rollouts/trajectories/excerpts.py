@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.utils.safestring import SafeString
 
-from lab.rollouts.trajectories.text_pieces import render_text
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text, render_text
 
 START_AT_MOST = 300  # characters: what a line or two of a wide page hold
 END_AT_MOST = 60
@@ -37,6 +37,11 @@ class Excerpt:
 def render_line(text: str) -> SafeString:
     """The text as HTML in one paragraph, with what cannot be seen written out."""
     return SafeString(render_text(text).replace("\n", LINE_END))
+
+
+def flatten_end(ending: str) -> str:
+    """The end of a text as plain text in one paragraph, for a script to show."""
+    return escape_invisible_text(ending.rstrip()[-END_AT_MOST:]).replace("\n", LINE_END)
 
 
 def make_excerpt(text: str, *, is_cut: bool = False, ending: str = "") -> Excerpt:
