@@ -16,7 +16,8 @@ ROOMY = ("prompt", "completion", "run", "tags")  # columns that the style sheet 
 
 def render_table_body(together: Iterable[Sequence[TableRow]], columns: Sequence[Column]) -> SafeString:
     """The rows of the table as its bodies: rows that stand together have one of their own, in which those after the first are folded."""
-    bodies, single = [], []
+    bodies: list[tuple[str, Sequence[TableRow]]] = []
+    single: list[TableRow] = []
     for rows in together:
         if len(rows) == 1:
             single += rows

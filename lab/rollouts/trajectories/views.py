@@ -55,7 +55,7 @@ def show_rollout_feed(request: HttpRequest, run_id: Any) -> HttpResponse:
     if part in ("groups", "step"):
         return render(request, PARTS[part], {"run": run, **context})
     context |= feed_bars(run, feed, following=selection.step is None)
-    context["layouts"] = [(label, feed.selection.query(layout=name) + "&keep=1", name, name == context["layout"]) for name, label in LAYOUTS.items()]
+    context["layouts"] = [(label, feed.selection.query(layout=name) + "&keep=1", name == context["layout"]) for name, label in LAYOUTS.items()]
     if part == "feed":
         return render(request, PARTS[part], {"run": run, **context})
     return render(request, "trajectories/rollouts.html", {**build_run_header(run, "rollouts"), **context})
