@@ -8,7 +8,7 @@ const $ = (selector, from = document) => from.querySelector(selector);
 const queryAll = (selector, from = document) => [...from.querySelectorAll(selector)];
 
 /* Rows: j and k move, Enter opens, x ticks, space looks into it. */
-const listRows = () => queryAll("[data-row]");
+const listRows = () => queryAll("[data-row]").filter((row) => row.checkVisibility()); // without those folded under an equal one
 const KEPT = "lab-browse-row";  // whoever comes back from a rollout finds it highlighted
 let current = "";
 try { current = sessionStorage.getItem(KEPT) || ""; } catch { /* no storage, no row */ }
@@ -218,13 +218,32 @@ document.addEventListener("click", (event) => {
   showPart("browser", `${location.pathname}?${query}`, { replaces: true });
 });
 
+/* The table has only the beginning of a long completion; how it ends is asked for once the table stands. */
+async function showEnds() {
+  const cut = queryAll("[data-ending]");
+  if (!cut.length) return;
+  const ids = cut.map((link) => link.dataset.ending);
+  for (const link of cut) delete link.dataset.ending;  // asked for once
+  const answer = await fetch(`${$("[data-ends]").dataset.ends}?ids=${ids.join(",")}`).catch(() => null);
+  if (!answer || !answer.ok) return;  // then the table says how they begin
+  const { ends } = await answer.json();
+  for (const [at, link] of cut.entries()) if (ends[ids[at]]) addEnd(link, ends[ids[at]]);
+}
+
+function addEnd(link, text) {
+  const make = (name, ...inside) => { const made = document.createElement("span"); made.className = name; made.append(...inside); return made; };
+  link.replaceChildren(make("words-start", ...link.childNodes), make("words-end", make("", make("", text))));
+}
+
 document.addEventListener("htmx:afterSettle", () => {
   countTicks();
   adaptFilter(true);
+  showEnds();
   if (findRow()) findRow().setAttribute("aria-current", "true");
 });
 document.addEventListener("DOMContentLoaded", () => {
   adaptFilter(true);
+  showEnds();
   countTicks();
   if (findRow()) findRow().setAttribute("aria-current", "true");
 });

@@ -4,6 +4,7 @@ import { findPendingAddress, showPart } from "../base/parts.js";
 import { liveRun } from "../run/live.js";
 import { stepBar } from "../run/steps.js";
 import { walkCards } from "./card-keys.js";
+import { readingList } from "./reading-list.js";
 import { tokenCards } from "./tokens.js";
 
 const root = document.getElementById("rollouts");
@@ -39,6 +40,7 @@ function keepView(asked) {
 /* Swaps the feed for another selection; the address follows, so that it can be shared and reloaded. */
 async function showFeed(search, { push = true } = {}) {
   const asked = new URLSearchParams(search);
+  search = leaveOut(search, "keep"); // that the layout is remembered is asked once, not by who gets the address
   asked.set("part", "feed");
   const address = `${root.dataset.url}?${asked}`;
   const shown = await showPart("feed", address);
@@ -46,6 +48,7 @@ async function showFeed(search, { push = true } = {}) {
   if (shown !== address) return;
   if (push) history.replaceState(null, "", root.dataset.url + addView(search));
   fresh = 0;
+  readingList.start();
   await showTokens();
   announce(`Step ${findFeed().dataset.step}, ${findFeed().dataset.total} rollouts`);
 }
@@ -64,6 +67,12 @@ root.addEventListener("click", (event) => {
   if (tokens) allTokens(tokens);
 });
 
+function leaveOut(search, name) {
+  const query = new URLSearchParams(search);
+  query.delete(name);
+  return `?${query}`;
+}
+
 function addView(search) { return keepView(new URLSearchParams(search)); }
 
 root.addEventListener("input", (event) => {
@@ -72,6 +81,18 @@ root.addEventListener("input", (event) => {
   history.replaceState(null, "", root.dataset.url + buildQuery({}));
   filterCards();
 });
+
+/* What is looked through: of a card its text and its head, of a line what the line says. */
+function findText(item) {
+  return item.matches("[data-line]") ? item.textContent : `${item.querySelector("[data-plain]").textContent} ${item.querySelector(".rollout-head").textContent}`;
+}
+
+/* Of equal answers the head of one may say the words where the first one's does not. */
+function showFound(fold) {
+  const found = [...fold.querySelectorAll("[data-rollout], [data-line]")].some((item) => !item.hidden);
+  fold.hidden = !found;
+  if (found && fold.previousElementSibling.hidden) fold.open = true;
+}
 
 /* Hides the cards that do not say the words, in what is loaded of the step: in the prompt of their group or in themselves. */
 function filterCards() {
@@ -83,13 +104,14 @@ function filterCards() {
   for (const group of root.querySelectorAll(".group")) {
     const here = Boolean(wanted) && group.querySelector(".prompt").textContent.toLowerCase().includes(wanted);
     let some = false;
-    for (const article of group.querySelectorAll("[data-rollout]")) {
-      const text = () => `${article.querySelector("[data-plain]").textContent} ${article.querySelector(".rollout-head").textContent}`.toLowerCase();
+    for (const article of group.querySelectorAll("[data-rollout], [data-line]")) {
+      const text = () => findText(article).toLowerCase();
       article.hidden = Boolean(wanted) && !here && !text().includes(wanted);
       all += 1;
       if (!article.hidden) { shown += 1; some = true; }
     }
     group.hidden = !some;
+    for (const fold of group.querySelectorAll("details.same")) showFound(fold);
   }
   document.getElementById("feed-found").textContent = wanted ? `${shown} of ${all}` : "";
 }
@@ -181,8 +203,8 @@ document.addEventListener("htmx:afterSwap", (event) => { if (root.contains(event
 /* Nothing moves under somebody who reads: the feed follows only while its top is in view and nothing in it is in use. */
 function isUndisturbed() {
   const top = findFeed().getBoundingClientRect().top;
-  const using = document.activeElement.closest("#stepper, #rollouts :is(.cards, select, #feed-find)");
-  return top > -40 && !using && !root.querySelector(".group:hover, details[open]") && !String(getSelection());
+  const using = document.activeElement.closest("#stepper, #rollouts :is(.cards, .reading, select, #feed-find)");
+  return top > -40 && !using && !root.querySelector(".group:hover, .reading-pane:hover, details[open]") && !String(getSelection());
 }
 
 let lastShow = 0;
@@ -207,7 +229,8 @@ function showPill() {
 setInterval(() => { if (fresh && !document.hidden && findFeed().dataset.following === "1") handleArrivals(0); }, 1000);
 liveRun.on("delta", (delta) => { if (delta.rollouts && delta.rollouts.count) handleArrivals(delta.rollouts.count); });
 liveRun.on("reset", () => (stepBar.state.following ? showFeed(buildQuery({ step: "" }), { push: false }) : showPill()));
-walkCards(() => root);
+walkCards(() => document.getElementById("groups"));
+readingList.onShow(() => showTokens());
 bindKey("o", "Next token overlay", () => {
   const views = [...root.querySelectorAll("[data-token-view]")].map((link) => link.dataset.tokenView);
   setView(views[(views.indexOf(view) + 1) % views.length]);

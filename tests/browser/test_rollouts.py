@@ -31,7 +31,7 @@ CORPUS = [
 def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     sign_in(owner)
     run = make_run(team, status=Status.RUNNING)
-    add(run, [started(special_tokens={4: "<|end|>"}), *steps(1, 6)])
+    add(run, [started(special_tokens={4: "<|end|>"}), *steps(1, 6, answers="7890")])
     return run
 
 
@@ -169,7 +169,7 @@ def test_more_loads_the_rest_of_a_large_step(page: Page, run: Run) -> None:
     expect(page.locator("[data-rollout]")).to_have_count(128)
     page.get_by_role("link", name="More of step 7").click()
     expect(page.locator("[data-rollout]")).to_have_count(160)
-    expect(page.locator("[data-units]:visible")).to_have_count(160)
+    expect(page.locator("[data-units]:not([hidden])")).to_have_count(160)  # also on cards whose answer is shown by another's
     keys = [one.get_attribute("data-rollout") for one in page.locator("[data-rollout]").all()]
     assert len(set(keys)) == 160
 
@@ -224,3 +224,23 @@ def test_steps_and_phases_work_without_scripts(without_scripts: Page, run: Run) 
     assert step(page) == "5"
     page.get_by_role("link", name="Held-out").click()
     expect(page.get_by_role("heading", name="No rollouts here yet")).to_be_visible()
+
+
+def test_a_list_is_read_by_keyboard_with_the_chosen_rollout_beside_it(page: Page, run: Run) -> None:
+    add(run, [rollout(7, 0, sample, completion=text) for sample, text in enumerate(("a walrus", "<b>a seal</b>", "a walrus"))])
+    visit(page, run, "?step=7")
+    page.get_by_role("link", name="List", exact=True).click()
+    lines, pane = page.locator("[data-line]:visible"), page.locator("#reading-pane")
+    expect(lines).to_have_count(2)  # the third says what the first does
+    expect(pane).to_contain_text("a walrus")
+    assert page.evaluate("location.search") == "?phase=train&step=7&layout=list"
+    page.keyboard.press("j")
+    expect(lines.nth(1)).to_be_focused()
+    expect(pane).to_contain_text("<b>a seal</b>")
+    page.set_viewport_size({"width": 1000, "height": 700})
+    expect(pane).to_be_hidden()
+    where = lines.nth(0).get_attribute("href")
+    lines.nth(0).click()
+    page.wait_for_url(f"**{where}")
+    page.goto(f"/runs/{run.pk}/rollouts/?step=7")  # the choice is remembered
+    expect(page.get_by_role("link", name="List", exact=True)).to_have_attribute("aria-current", "true")

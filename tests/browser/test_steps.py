@@ -21,7 +21,7 @@ def run(team: Team, owner: User, sign_in: Callable[[User], None]) -> Run:
     sign_in(owner)
     run = running(team)
     held = [event for step in (0, 10) for event in (rollout(step, phase="heldout"), measured(step, values={"heldout/reward": 0.1 * step}))]
-    add(run, [*steps(4, 20), *held, *(measured(step) for step in range(21, 25))])
+    add(run, [*steps(4, 20, answers="7890"), *held, *(measured(step) for step in range(21, 25))])
     return run
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from lab.rollouts.trajectories.feed import build_advantage_stages
+from lab.rollouts.trajectories.cards import build_advantage_stages
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import split_completion_blocks
 from lab.supervision.supervisor.ingest import ingest_spool

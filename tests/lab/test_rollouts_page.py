@@ -11,7 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from lab.rollouts.annotations import verbs
-from lab.rollouts.trajectories.feed import PAGE, Feed, format_signed_value, read_feed
+from lab.rollouts.trajectories.cards import format_signed_value
+from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.selection import Selection
 from lab.rollouts.trajectories.step_summary import summarize_step_rollouts
@@ -403,3 +404,59 @@ def test_a_member_that_was_asked_something_else_shows_what(run: Run, as_owner: C
     shown = page(as_owner, run)
     assert shown.count(">asked<") == 1
     assert HOSTILE not in shown
+
+
+def test_equal_answers_of_a_group_are_shown_once_with_what_differs(run: Run, as_owner: Client) -> None:
+    long = "x" * 7000
+    texts = ["<answer>1</answer>", long + "a", "<answer>1</answer>", long + "b", long + "a"]
+    store(run, started(), *(rollout(1, 0, sample, completion=text, reward=float(sample == 0)) for sample, text in enumerate(texts)))
+    [group] = feed(run).groups
+    assert [[card.rollout.sample for card in answer.cards] for answer in group.answers] == [[0, 2], [1, 4], [3]]
+    assert [(answer.words, answer.differences) for answer in group.answers] == [
+        ("2 of 5 in the group identical", ["reward 0 to 1"]),
+        ("2 of 5 in the group identical", []),
+        ("", []),
+    ]
+    body = page(as_owner, run)
+    assert body.count("in the group identical") == 2
+    assert "3 distinct" in body
+
+
+def test_equal_answers_are_counted_among_the_shown_where_not_all_are(run: Run) -> None:
+    store(run, started(), *(rollout(1, 0, sample, filtered="too long" if sample else "") for sample in range(3)))
+    [group] = feed(run, filtered=1).groups
+    assert ([answer.words for answer in group.answers], group.distinct) == (["2 of 2 shown identical"], 0)
+
+
+def test_the_same_words_to_another_prompt_or_of_another_author_are_another_answer(run: Run) -> None:
+    tokens = {"ids": pack_ids([1, 2]), "lengths": pack_array([2, 2], "H")}
+    turns = [Turn("assistant", 0, 1), Turn("tool", 1, 2)]
+    asked = [Message("user", "Another?")]
+    store(
+        run, started(), *(rollout(1, 0, n, completion="abcd", **tokens, **more) for n, more in enumerate(({}, {"turns": turns}, {"prompt": asked})))
+    )
+    assert [len(answer.cards) for answer in feed(run).groups[0].answers] == [1, 1, 1]
+
+
+def test_a_line_has_the_beginning_and_the_end_of_its_text(run: Run, as_owner: Client) -> None:
+    store(
+        run,
+        started(),
+        *(rollout(1, 0, n, completion=f"{n} begins" + " and" * length + " <answer>42</answer>\n ") for n, length in enumerate((1, 99, 9999))),
+    )
+    body = page(as_owner, run, layout="list")
+    starts = re.findall(r'class="words-start">(\d begins)', body)
+    ends = re.findall(r'class="words-end"><span><span>([^<]*)</span>', body)
+    assert starts == ["1 begins", "2 begins"]  # the short one is whole
+    assert [end.endswith("&lt;answer&gt;42&lt;/answer&gt;") for end in ends] == [True, True]
+
+
+def test_the_layout_is_remembered_when_asked_to_and_a_shared_address_changes_nothing(run: Run, as_owner: Client) -> None:
+    store(run, started(), rollout(1))
+    assert "data-line" in page(as_owner, run, layout="list")
+    assert "data-line" not in page(as_owner, run)
+    assert as_owner.get(f"/runs/{run.pk}/rollouts/?layout=list&keep=1").headers["Location"] == f"/runs/{run.pk}/rollouts/?layout=list"
+    assert "data-line" in page(as_owner, run)
+    assert "data-line" not in page(as_owner, run, part="step")  # the panel beside the charts
+    key = Rollout.objects.of(run.team).get().pk
+    assert "<article" in as_owner.get(f"/rollouts/{key}/tokens/?part=card").content.decode()

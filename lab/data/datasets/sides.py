@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from lab.rollouts.annotations.token_stretches import ENVIRONMENT, TokenStretch, cut_into_steps
-from lab.rollouts.trajectories.feed import lengths_of
+from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import GIVEN, by_turn
 from lab.rollouts.trajectories.tokens import arrays_of, build_token_units

@@ -13,7 +13,7 @@ from lab.labelling.labels.models import Claim, Item, Kind, Queue
 from lab.lib.clock import database_now
 from lab.rollouts.annotations.annotation_panel import load_rollout_steps, units_of
 from lab.rollouts.annotations.token_stretches import TokenStretch
-from lab.rollouts.trajectories.feed import lengths_of
+from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.text_pieces import by_turn
 

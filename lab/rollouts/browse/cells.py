@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from html import escape
@@ -13,9 +14,10 @@ from django.utils.safestring import SafeString, mark_safe
 from lab.lib import numbers
 from lab.lib.addresses import build_numbered_address
 from lab.rollouts.annotations.summary import Summary
-from lab.rollouts.trajectories.text_pieces import escape_invisible_text, render_text
+from lab.rollouts.browse.pages import CUT_AT
+from lab.rollouts.trajectories.excerpts import make_excerpt, render_line
+from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 
-LINE_END = "\u21b5 "  # what a line end looks like in a cell, which has one paragraph
 FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
 KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards than rows
 STOPPED = SafeString('<span class="muted">stopped</span>')
@@ -26,18 +28,15 @@ NOTHING = SafeString('<span class="muted">–</span>')
 @dataclass(slots=True)
 class TableRow:
     """A rollout of the page, with ``head`` and ``prompt_head``, the start of its completion and of its prompt, as the database cut them.
-    ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name.
+    ``url``: where its page is, escaped. ``loaded``: what columns of other rooms asked for, by the column's name. ``repeats``: what is said of
+    the rows of equal text that are folded under this one.
     """
 
     rollout: Any  # Rollout, annotated with ``head`` and ``prompt_head``
     url: SafeString
     summary: Summary = field(default_factory=Summary)
     loaded: dict[str, Any] = field(default_factory=dict)
-
-
-def render_text_cell(value: str) -> SafeString:
-    """A model's or a person's text with what cannot be seen written out."""
-    return SafeString(render_text(value).replace("\n", LINE_END))
+    repeats: tuple[str, ...] = ()
 
 
 @lru_cache(KEPT)
@@ -88,14 +87,25 @@ def render_group_cell(row: TableRow) -> SafeString:
 
 
 def render_completion_cell(row: TableRow) -> SafeString:
-    words = render_text_cell(row.rollout.head) or EMPTY
-    return mark_safe(f'<a class="words" href="{row.url}" data-open>{words}</a>')  # ``render_text_cell`` has escaped them
+    """The beginning and, where the page has it, the end. Of longer ones the page's script asks for the end."""
+    head = row.rollout.head
+    is_cut = len(head) >= CUT_AT
+    words = make_excerpt(head, is_cut=is_cut).render() or EMPTY
+    more = f' data-ending="{row.rollout.pk:d}"' if is_cut else ""
+    repeats = render_repeats(row.repeats) if row.repeats else ""
+    return mark_safe(f'<a class="words" href="{row.url}" data-open{more}>{words}</a>{repeats}')  # ``render`` has escaped them
+
+
+def render_repeats(said: Sequence[str]) -> SafeString:
+    """What unfolds the rows below; it works without scripts."""
+    ranges = format_html_join("", ' <span class="badge"><bdi>{}</bdi></span>', ((words,) for words in said[1:]))
+    return format_html('<label class="same-toggle"><input type="checkbox"> {}{}</label>', said[0], ranges)
 
 
 def render_prompt_cell(row: TableRow) -> SafeString:
-    words = render_text_cell(row.rollout.prompt_head) or "empty"
+    words = render_line(row.rollout.prompt_head) or "empty"
     where = escape(build_numbered_address("prompt", (row.rollout.prompt_id,)))
-    return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_text_cell`` has escaped them
+    return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_line`` has escaped them
 
 
 def render_finish_cell(row: TableRow) -> SafeString:

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from lab.lib.registry import Registry
 from lab.rollouts.browse import cells
@@ -23,6 +22,7 @@ from lab.teams.accounts.models import Team
 USUAL_COMPONENTS = 6  # reward functions with a column of their own unless the person says otherwise
 MOST_COMPONENTS = 60
 MOST_CHANGES = 80  # names in ``cols``
+COLLAPSED = "*same"  # in ``cols``: equal completions of a group are one row; no name, whose asterisk would be encoded
 
 
 @dataclass(frozen=True)
@@ -107,29 +107,35 @@ def build_component_columns(names: Sequence[str]) -> list[Column]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a person changed about the usual columns."""
+    """What a person changed about the usual columns; ``collapsed``: equal completions of a group are shown once."""
 
     shown: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
+    collapsed: bool = False
 
     @classmethod
     def read(cls, text: str) -> Choice:
-        names = [unquote(part) for part in text.split(",")[:MOST_CHANGES] if part]
+        parts = [part for part in text.split(",")[:MOST_CHANGES] if part]
+        names = [unquote(part) for part in parts if part != COLLAPSED]
         return cls(
-            frozenset(name for name in names if not name.startswith("-")), frozenset(name[1:] for name in names if name.startswith("-") and name[1:])
+            frozenset(name for name in names if not name.startswith("-")),
+            frozenset(name[1:] for name in names if name.startswith("-") and name[1:]),
+            COLLAPSED in parts,
         )
 
     @classmethod
-    def of(cls, columns: Iterable[Column], wanted: Iterable[str]) -> Choice:
+    def of(cls, columns: Iterable[Column], wanted: Iterable[str], *, collapsed: bool = False) -> Choice:
         """The choice under which, of ``columns``, those named in ``wanted`` are seen."""
         seen, offered = set(wanted), list(columns)
         return cls(
             frozenset(column.name for column in offered if column.name in seen and not column.usual),
             frozenset(column.name for column in offered if column.name not in seen and column.usual),
+            collapsed,
         )
 
     def __str__(self) -> str:
-        return ",".join(sorted("-" + quote(name, safe="") for name in self.hidden) + sorted(quote(name, safe="") for name in self.shown))
+        switches = [COLLAPSED] if self.collapsed else []
+        return ",".join(switches + sorted("-" + quote(name, safe="") for name in self.hidden) + sorted(quote(name, safe="") for name in self.shown))
 
     def sees(self, column: Column) -> bool:
         return column.name in self.shown or (column.usual and column.name not in self.hidden)
@@ -141,27 +147,6 @@ def build_table_columns(names: Sequence[str], one_run: bool) -> list[Column]:
     return [*first, *build_component_columns(names), *LAST, *FURTHER.values()]
 
 
-def render_table_rows(rows: Iterable[TableRow], columns: Sequence[Column]) -> Iterator[SafeString]:
-    """Each row of the table; the completion is its header."""
-    frames = [(make_plain(render_cell_start(column)), column.cell, "</th>" if column.name == "completion" else "</td>") for column in columns]
-    for row in rows:
-        yield SafeString(make_plain(row_start(row)) + "".join([start + cell(row) + end for start, cell, end in frames]) + "</tr>")
-
-
-def make_plain(text: SafeString) -> str:
-    """The same as a plain string: one that is safe looks for safety with every addition, which for a page of cells takes as long as to draw them."""
-    return "".join([text])
-
-
-def row_start(row: TableRow) -> SafeString:
-    rollout = row.rollout
-    more = SUPERSEDED if rollout.superseded else ""
-    return mark_safe(  # numbers, and an escaped address
-        f'<tr data-row="{rollout.pk:d}" data-href="{row.url}" tabindex="-1"{more}><td><input type="checkbox" name="id"'
-        f' value="{rollout.pk:d}" form="tag-form" aria-label="Tick step {rollout.step:d}, group {rollout.group:d}, sample {rollout.sample:d}"></td>'
-    )
-
-
 def load_column_data(columns: Iterable[Column], team: Team, rollouts: Sequence[Any]) -> dict[int, dict[str, Any]]:
     """What the columns need to know about the rollouts of a page, by rollout and column."""
     loaded: dict[int, dict[str, Any]] = {rollout.pk: {} for rollout in rollouts}
@@ -169,16 +154,3 @@ def load_column_data(columns: Iterable[Column], team: Team, rollouts: Sequence[A
         for rollout, known in column.load(team, rollouts).items() if column.load else ():
             loaded[rollout][column.name] = known
     return loaded
-
-
-def render_cell_start(column: Column) -> SafeString:
-    """With the column's name where a phone, whose rows are blocks, has to say it in the cell."""
-    if column.name == "completion":
-        return format_html('<th scope="row" class="{} c-{}">', column.kind, column.name)
-    if column.name in ROOMY:
-        return format_html('<td class="{} c-{}">', column.kind, column.name)
-    return format_html('<td class="{}" data-label="{}">', column.kind, column.label)
-
-
-SUPERSEDED = ' class="superseded"'
-ROOMY = ("prompt", "completion", "run", "tags")  # columns that the style sheet gives a width

@@ -10,6 +10,7 @@ urlpatterns = [
     path("rollouts/runs/", views.run_choices, name="rollouts-runs"),
     path("rollouts/tags/", views.list_tag_names, name="rollouts-tags"),
     path("rollouts/newest/", views.show_newest_rollout_id, name="rollouts-newest"),
+    path("rollouts/ends/", views.list_completion_ends, name="rollouts-ends"),
     path("rollouts/preview/<id:rollout_id>/", views.preview_rollout, name="rollout-preview"),
     path("rollouts/columns/", views.choose_columns, name="rollouts-columns"),
     path("rollouts/tag/", actions.tag_selection, name="rollouts-tag"),

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Max
-from django.db.models.functions import Left
+from django.db.models.functions import Left, Right
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
@@ -20,6 +20,7 @@ from django_htmx.http import push_url
 
 from lab.lib.addresses import build_address_start
 from lab.lib.costly import limit_costly_requests
+from lab.lib.numbers import parse_ids
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse import columns
@@ -35,7 +36,10 @@ from lab.rollouts.browse.filter_bar import NEWEST_RUNS, OPERATORS, components_of
 from lab.rollouts.browse.heads import build_column_heads, render_column_heads
 from lab.rollouts.browse.histograms import compute_field_histograms
 from lab.rollouts.browse.pages import Page, read_page
+from lab.rollouts.browse.repeats import group_equal_rows
+from lab.rollouts.browse.rows import render_table_body
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
+from lab.rollouts.trajectories.excerpts import END_AT_MOST, flatten_end
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
@@ -45,6 +49,7 @@ from trainers.contract.problems import Problem
 
 OFFERED_TAGS = 200
 PREVIEWED = 4000  # characters
+ENDS = 100  # rollouts of a request: more than a page of the table has
 
 
 def address_of(request: LabRequest) -> Address:
@@ -89,6 +94,8 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
     shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
     made = [TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
+    collapsed = address.choice.collapsed and any(column.name == "completion" for column in shown)
+    together = group_equal_rows(request.team, made) if collapsed else [[row] for row in made]
     return {
         "bar": bar,
         "chosen": chosen,
@@ -98,7 +105,7 @@ def table_of(request: LabRequest, address: Address, page: Page, offered: list[Ru
         "heads": heads,
         "head_cells": render_column_heads(heads),
         "one_run": one_run,
-        "rows": SafeString("\n".join(columns.render_table_rows(made, shown))),
+        "rows": render_table_body(together, shown),
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
@@ -156,6 +163,15 @@ def show_newest_rollout_id(request: LabRequest) -> JsonResponse:
 
 
 @require_safe
+def list_completion_ends(request: LabRequest) -> JsonResponse:
+    """How the completions end of which the table has only the beginning: asked for by the page once its table stands."""
+    ids = parse_ids(request.GET.get("ids", "").split(",")[:ENDS])
+    rows = Rollout.objects.of(request.team).filter(pk__in=ids).annotate(ending=Right("completion", 2 * END_AT_MOST))
+    ends = {str(pk): flatten_end(ending) for pk, ending in rows.values_list("pk", "ending")}
+    return JsonResponse({"ends": ends}, headers={"Cache-Control": "no-store"})
+
+
+@require_safe
 def preview_rollout(request: LabRequest, rollout_id: int) -> HttpResponse:
     """A look into one rollout beside the table: the start of its texts, cut by the database."""
     rows = Rollout.objects.of(request.team).select_related("run", "prompt").defer("completion", "run__spec", "prompt__messages")
@@ -198,6 +214,7 @@ def choose_columns(request: LabRequest) -> HttpResponse:
     one_run = len(set(address.selection.runs)) == 1 or (not address.selection.runs and runs.count() == 1)
     offered = columns.build_table_columns([name.removeprefix("component.") for name in names if name.startswith("component.")], one_run)
     wanted = request.POST.getlist("column") if "usual" not in request.POST else [column.name for column in offered if column.usual]
-    choice = str(Choice.of(offered, wanted))[:MAX_COLUMNS]
+    collapsed = "same" in request.POST and "usual" not in request.POST
+    choice = str(Choice.of(offered, wanted, collapsed=collapsed))[:MAX_COLUMNS]
     request.session[COLUMNS_KEY] = choice
     return redirect(reverse("rollouts") + address.with_columns(choice).url(after=address.selection.after))

@@ -10,7 +10,7 @@ from typing import Any
 from lab.lib.diff import DiffSpan, diff_words
 from lab.lib.numbers import NONE, format_number
 from lab.rollouts.comparison.divergence import Alternative, Divergence, build_completion_side, find_divergence
-from lab.rollouts.trajectories.feed import Chip, format_signed_value
+from lab.rollouts.trajectories.cards import Chip, format_signed_value
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
 

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from lab.lib import diff
 from lab.rollouts.annotations.summary import Summary, summarize_annotations
 from lab.rollouts.reading.advantage_steps import AdvantageInputs, build_scaling_inputs, is_same_advantage
-from lab.rollouts.trajectories.feed import BASE, Card, Stage, with_cards
+from lab.rollouts.trajectories.cards import BASE, Card, Stage, with_cards
 from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.text_pieces import CUT_AT, Piece, escape_invisible_text, iterate_text_pieces, render_text
 from lab.training.catalog.catalog import CatalogError, load_catalog

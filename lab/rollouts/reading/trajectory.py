@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
 from lab.rollouts.reading.rollout_links import AdjacentRollouts, build_rollout_walk
-from lab.rollouts.trajectories.feed import card_of, lengths_of
+from lab.rollouts.trajectories.cards import card_of, lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.packed_rollout import VERSION, pack_rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS

@@ -3,86 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, StdDev
-from django.db.models.functions import Left, Length
 
-from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
+from lab.rollouts.trajectories.answers import Answer, collect_answers
+from lab.rollouts.trajectories.cards import Card, with_cards
+from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.selection import ORDERS, Selection
 from lab.rollouts.trajectories.steps import Steps, list_offered_phases, resolve_phase_and_step, rollouts_of
-from lab.rollouts.trajectories.text_pieces import CUT_AT, Block, Piece, escape_invisible_text, iterate_text_pieces, split_completion_blocks
+from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
 from lab.training.runs.models import Run
 from lab.training.runs.stack import stack_of
-from trainers.contract.arrays import PackError, unpack_array
 
 PAGE = 64  # rollouts on a page
-BASE = "base"  # the entry of ``Rollout.contributions`` before any method
-
-
-@dataclass(frozen=True)
-class Chip:
-    """One reward function's value, in words as well as by colour."""
-
-    name: str
-    value: float | None
-
-    @property
-    def sign(self) -> str:
-        if self.value is None:
-            return "none"
-        return "good" if self.value > 0 else "bad" if self.value < 0 else "zero"
-
-    @property
-    def text(self) -> str:
-        return "n/a" if self.value is None else format_signed_value(self.value)
-
-
-def format_signed_value(value: float) -> str:
-    """+1, −0.25, 0: at most three significant digits after a sign."""
-    return "0" if value == 0 else f"{value:+.3g}".replace("-", "−")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The rollout's reward and advantage after one method, or before all of them (``base``); None where it left them alone."""
-
-    name: str
-    reward: float | None
-    advantage: float | None
-
-
-@dataclass(frozen=True)
-class Card:
-    rollout: Rollout
-    blocks: list[Block]
-    chips: list[Chip]
-    characters: int
-    stages: list[Stage] = field(default_factory=list)
-    own_prompt: Prompt | None = None  # where a method asked this member something else than the first of its group
-
-    @property
-    def asked(self) -> list[Piece]:
-        """The last message of the prompt this member got, where it is not the group's."""
-        return list(iterate_text_pieces(str(self.own_prompt.messages[-1][1]))) if self.own_prompt else []
-
-    @property
-    def shaped(self) -> bool:
-        return bool(self.rollout.shaped)
-
-    @property
-    def is_cut(self) -> bool:
-        return self.characters > CUT_AT
-
-    @property
-    def filtered(self) -> str:
-        return escape_invisible_text(self.rollout.filtered)
-
-    @property
-    def empty(self) -> bool:
-        return self.characters == 0
 
 
 @dataclass
@@ -97,6 +33,15 @@ class Group:
     prompt: Prompt
     cards: list[Card] = field(default_factory=list)
     continued: bool = False
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        return collect_answers(self.cards, self.count)
+
+    @property
+    def distinct(self) -> int:
+        """How many different answers the group has, where all of it is shown; else 0."""
+        return len(self.answers) if len(self.cards) == self.count else 0
 
     @property
     def messages(self) -> list[tuple[str, list[Piece]]]:
@@ -202,40 +147,3 @@ def assemble_feed_groups(run: Run, chosen: list[dict[str, Any]], cards: list[Car
         other = card.rollout.prompt_id != first[card.rollout.group]
         groups[card.rollout.group].cards.append(replace(card, own_prompt=prompts[card.rollout.prompt_id]) if other else card)
     return [group for group in groups.values() if group.cards]
-
-
-def with_cards(rows: QuerySet[Rollout], methods: Sequence[str] = ()) -> list[Card]:
-    """Cards without the part of a long completion that nobody sees yet: a page of 200k-character completions stays small."""
-    rollouts = list(rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion")))
-    lengths = lengths_of([rollout for rollout in rollouts if any(role != "assistant" for role, _, _ in rollout.turns)])
-    return [card_of(rollout, rollout.head, rollout.characters, lengths.get(rollout.pk), methods) for rollout in rollouts]  # type: ignore[attr-defined]
-
-
-def whole_card(rollout: Rollout) -> Card:
-    return card_of(rollout, rollout.completion, len(rollout.completion), lengths_of([rollout]).get(rollout.pk))
-
-
-def card_of(rollout: Rollout, text: str, characters: int, lengths: Any, methods: Sequence[str] = ()) -> Card:
-    chips = [Chip(escape_invisible_text(name), value) for name, value in rollout.rewards.items()]
-    return Card(rollout, split_completion_blocks(text, rollout.turns, lengths), chips, characters, build_advantage_stages(rollout, methods))
-
-
-def build_advantage_stages(rollout: Rollout, methods: Sequence[str]) -> list[Stage]:
-    """How the rollout's advantage came about; empty when no method touched it. JSON objects have no order: the recipe's is taken."""
-    advantages, rewards = rollout.contributions, rollout.shaped
-    touched = [name for name in advantages | rewards if name != BASE]
-    if not touched:
-        return []
-    order = {name: place for place, name in enumerate(methods)}
-    touched.sort(key=lambda name: (order.get(name, len(order)), name))
-    before = Stage(BASE, rollout.reward, advantages.get(BASE))
-    return [before, *(Stage(escape_invisible_text(name), rewards.get(name), advantages.get(name)) for name in touched)]
-
-
-def lengths_of(rollouts: list[Rollout]) -> dict[int, Any]:
-    """Code points of each token, for the rollouts whose turns have to be found in their text; a damaged array counts as absent."""
-    lengths = {}
-    for pk, packed in RolloutTokens.objects.filter(rollout__in=rollouts).values_list("pk", "lengths") if rollouts else []:
-        with suppress(PackError):
-            lengths[pk] = unpack_array(bytes(packed)).astype("int64")
-    return lengths

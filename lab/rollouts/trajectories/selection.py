@@ -13,6 +13,7 @@ from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 
 TOKEN_VIEWS = {"": "Off", "entropy": "Entropy", "logprob": "Log-probability", "weight": "Token weight", "advantage": "Token advantage"}
+LAYOUTS = {"cards": "Cards", "list": "List"}
 METHOD_VIEWS = ("weight", "advantage")  # only where methods may have given tokens their own
 
 # What a sort shows first, as (label, aggregate that orders the groups, order of the rollouts inside a group).
@@ -27,12 +28,15 @@ ORDERS: dict[str, tuple[str, Any, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """What the address asks for. ``step`` None follows the newest; ``group`` and ``row`` are where the page starts in the sorted step."""
+    """What the address asks for. ``step`` None follows the newest; ``group`` and ``row`` are where the page starts in the sorted step;
+    ``layout`` is empty where it is left to what the person chose last.
+    """
 
     phase: str = ""
     step: int | None = None
     order: str = "order"
     tokens: str = ""
+    layout: str = ""
     tries: bool = False
     zero: bool = False  # only groups whose rollouts all earned the same
     filtered: bool = False  # only rollouts that were left out of the loss
@@ -48,6 +52,7 @@ class Selection:
             step=parse_whole_number(query.get("step"), MAX_INTEGER),
             order=query.get("sort", "") if query.get("sort") in ORDERS else "order",
             tokens=query.get("tokens", "") if query.get("tokens") in TOKEN_VIEWS else "",
+            layout=query.get("layout", "") if query.get("layout") in LAYOUTS else "",
             tries=query.get("tries") == "1",
             zero=query.get("zero") == "1",
             filtered=query.get("filtered") == "1",
@@ -63,6 +68,7 @@ class Selection:
             "step": "" if chosen.step is None else chosen.step,
             "sort": "" if chosen.order == "order" else chosen.order,
             "tokens": chosen.tokens,
+            "layout": chosen.layout,
             "tries": "1" if chosen.tries else "",
             "zero": "1" if chosen.zero else "",
             "filtered": "1" if chosen.filtered else "",

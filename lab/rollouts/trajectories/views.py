@@ -6,13 +6,16 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.numbers import parse_ids
-from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed, whole_card
+from lab.rollouts.trajectories.answers import collect_answers
+from lab.rollouts.trajectories.cards import whole_card, with_cards
+from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
-from lab.rollouts.trajectories.selection import METHOD_VIEWS, ORDERS, TOKEN_VIEWS, Selection
+from lab.rollouts.trajectories.selection import LAYOUTS, METHOD_VIEWS, ORDERS, TOKEN_VIEWS, Selection
 from lab.rollouts.trajectories.step_summary import summarize_step_rollouts
 from lab.rollouts.trajectories.steps import (
     PHASE_LABELS,
@@ -30,6 +33,7 @@ from lab.training.runs.stack import stack_of
 from lab.training.runs.views.page import find_team_run
 
 PARTS = {"feed": "trajectories/rollouts.html#feed", "groups": "trajectories/rollouts.html#groups", "step": "trajectories/rollouts.html#step"}
+LAYOUT_KEY = "rollouts_layout"  # in the session: cards or list, as the person chose last
 
 
 @require_safe
@@ -39,23 +43,36 @@ def show_rollout_feed(request: HttpRequest, run_id: Any) -> HttpResponse:
     """
     run = find_team_run(request, run_id)
     selection = Selection.read(request.GET)
-    feed = read_feed(run, selection)
     part = request.GET.get("part", "")
-    context: dict[str, Any] = {"feed": feed, "asked_step": selection.step}
+    if selection.layout and request.GET.get("keep") == "1":
+        request.session[LAYOUT_KEY] = selection.layout
+        if not part:  # the address that is shown may be passed on: it changes nobody's choice
+            return redirect(reverse("run-rollouts", args=[run.pk]) + selection.query(group=selection.group, row=selection.row))
+    feed = read_feed(run, selection)
+    context: dict[str, Any] = {"feed": feed, "asked_step": selection.step, "layout": choose_layout(request, selection)}
     if part != "groups" and feed.steps.step is not None:
         context["summary"] = summarize_step_rollouts(rollouts_of(run, feed.selection.phase, feed.selection.tries).filter(step=feed.steps.step))
     if part in ("groups", "step"):
         return render(request, PARTS[part], {"run": run, **context})
     context |= feed_bars(run, feed, following=selection.step is None)
+    context["layouts"] = [(label, feed.selection.query(layout=name) + "&keep=1", name == context["layout"]) for name, label in LAYOUTS.items()]
     if part == "feed":
         return render(request, PARTS[part], {"run": run, **context})
     return render(request, "trajectories/rollouts.html", {**build_run_header(run, "rollouts"), **context})
 
 
+def choose_layout(request: HttpRequest, selection: Selection) -> str:
+    """Cards beside the charts; on the tab what the address says, else what the person chose last."""
+    if request.GET.get("part") == "step":
+        return "cards"
+    remembered = request.session.get(LAYOUT_KEY)
+    return selection.layout or (remembered if remembered in LAYOUTS else "cards")
+
+
 def feed_bars(run: Run, feed: Feed, following: bool) -> dict[str, Any]:
     """What the feed offers to choose from, each with the address that chooses it."""
     chosen = feed.selection
-    kept = {"phase": chosen.phase, "sort": "" if chosen.order == "order" else chosen.order, "tokens": chosen.tokens}
+    kept = {"phase": chosen.phase, "sort": "" if chosen.order == "order" else chosen.order, "tokens": chosen.tokens, "layout": chosen.layout}
     kept |= {name: "1" for name in ("tries", "zero", "filtered") if getattr(chosen, name)}
     return {
         "steps": feed.steps,
@@ -103,10 +120,13 @@ def run_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
 
 @require_safe
 def show_rollout_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
-    """All tokens of a rollout as JSON; ``?part=text`` its whole completion as a fragment, ``?part=raw`` as a text file."""
+    """All tokens of a rollout as JSON; ``?part=text`` its whole completion as a fragment, ``?part=raw`` as a text file, ``?part=card`` its card."""
     mine = Rollout.objects.of(request.team).select_related("run")  # type: ignore[attr-defined]
     rollout = get_object_or_404(mine, pk=rollout_id)
     part = request.GET.get("part", "")
+    if part == "card":
+        [card] = with_cards(Rollout.objects.filter(pk=rollout.pk, run=rollout.run), stack_of(rollout.run.spec).methods)
+        return render(request, "trajectories/rollouts.html#one", {"answers": collect_answers([card], 1)})
     if part == "text":
         return render(request, "trajectories/completion.html", {"card": whole_card(rollout)})
     if part == "raw":

@@ -122,10 +122,18 @@ ROUTES: dict[str, RouteAccess] = {
     **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
     **make_read_access("ws-runs", "ws-run", ask="runs.read"),
     # rollouts
-    **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "annotations", "comments", ask="runs.read"),
+    **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "rollouts-ends", "annotations", "comments", ask="runs.read"),
     **make_write_access("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag", ask="rollouts.annotate"),
     **make_read_access(
-        "rollouts", "rollouts-histograms", "rollouts-runs", "rollouts-tags", "rollouts-newest", "rollout-preview", "view-open", ask="runs.read"
+        "rollouts",
+        "rollouts-histograms",
+        "rollouts-runs",
+        "rollouts-tags",
+        "rollouts-newest",
+        "rollouts-ends",
+        "rollout-preview",
+        "view-open",
+        ask="runs.read",
     ),
     **make_read_write_access("rollouts-columns", ask="runs.read"),
     **make_read_write_access("rollouts-export", ask="rollouts.export"),

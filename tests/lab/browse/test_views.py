@@ -361,3 +361,30 @@ def test_a_viewer_sees_no_way_to_tag(client: Client, team: Team, run: Run) -> No
     response: Any = client.post("/rollouts/tag/", {"tag": "x", "scope": "all"})
     assert response.status_code == 403
     assert not RolloutTag.across_teams.exists()
+
+
+def test_equal_completions_of_a_group_collapse_when_chosen(as_owner: Client, team: Team) -> None:
+    run = make_run(team)
+    long = "x" * 400
+    texts = ["yes", long + "a", "yes", long + "b", long + "a"]
+    store(
+        run, started(), *(rollout(1, 0, n, completion=text, reward=float(n == 0)) for n, text in enumerate(texts)), rollout(1, 1, 0, completion="yes")
+    )
+    asked = {"offered": ["completion", "prompt"], "column": ["completion", "prompt"], "same": "1"}
+    assert as_owner.post("/rollouts/columns/", asked).headers["Location"].startswith("/rollouts/?cols=%2Asame%2C-advantage%2C")
+    body = page(as_owner)  # remembered
+    assert len(shown(body)) == 6
+    assert [found.count("<tr") for found in re.findall(r'<tbody class="same-rows">(.*?)</tbody>', body, re.S)] == [2, 2]
+    assert body.count("2 identical on this page: show all") == 2
+    assert body.count("<bdi>reward 0 to 1</bdi>") == 1  # of the short ones
+    assert "same-rows" not in page(as_owner, "?cols=-completion,*same")
+
+
+def test_a_cell_shows_how_a_completion_ends(as_owner: Client, as_stranger: Client, team: Team) -> None:
+    run = make_run(team)
+    store(run, started(), *(rollout(1, n, completion="<b>" + " and" * length + " <answer>42</answer>\n") for n, length in enumerate((40, 400))))
+    body = page(as_owner)
+    assert len(re.findall(r'class="words-end"><span><span>[^<]*&lt;answer&gt;42&lt;/answer&gt;</span>', body)) == 1
+    [long] = re.findall(r'data-ending="(\d+)"', body)  # its end is not among what the page has read
+    assert as_owner.get(f"/rollouts/ends/?ids={long}").json()["ends"][long].endswith("and <answer>42</answer>")
+    assert as_stranger.get(f"/rollouts/ends/?ids={long}").json() == {"ends": {}}

@@ -52,10 +52,12 @@ def measured(step: int, attempt: int = 1, **fields: Any) -> Metrics:
     return Metrics(attempt=attempt, time=START + step, step=step, **values)
 
 
-def steps(first: int, last: int, attempt: int = 1, groups: int = 2, samples: int = 4) -> list[AnyEvent]:
+def steps(first: int, last: int, attempt: int = 1, groups: int = 2, samples: int = 4, answers: str = "7") -> list[AnyEvent]:
+    """``answers``: a character for each sample of a group, from the start again where there are fewer."""
     events: list[AnyEvent] = []
+    said = [f"<answer>{answers[sample % len(answers)]}</answer>" for sample in range(samples)]
     for step in range(first, last + 1):
-        events += [rollout(step, group, sample, attempt) for group in range(groups) for sample in range(samples)]
+        events += [rollout(step, group, sample, attempt, completion=said[sample]) for group in range(groups) for sample in range(samples)]
         events.append(measured(step, attempt))
     return events
 
