@@ -29,10 +29,10 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
     "Launch and queue": (
         Feature(1, "Launch a GRPO-family run from a form in the browser"),
         Feature(2, "Launch a DPO-family run from a form in the browser"),
-        Feature(3, "Preflight before a GPU is taken: batch arithmetic, lengths, chat template, rewards on known answers"),
+        Feature(3, "Preflight before a GPU is taken: batch arithmetic, lengths, model, memory, chat template, rewards on known answers"),
         Feature(4, "Queue with position, reason for waiting and expected start", "expected start and end of each queued run"),
         Feature(5, "Reorder, prioritise and move queued runs between queues", NOTHING),
-        Feature(6, "Stop, requeue, archive and tag several runs at once", "requeue of several"),
+        Feature(6, "Stop, requeue, archive, tag and delete several runs at once", "requeue of several"),
         Feature(7, "Workers and GPUs: use, memory, current run, heartbeat", "use and memory over time"),
         Feature(
             8,

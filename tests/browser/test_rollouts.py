@@ -213,6 +213,7 @@ def test_a_200k_completion_opens_whole_on_request_without_blocking_the_page(page
     add(run, [rollout(9, 0, sample, completion="word " * 40_000) for sample in range(8)])
     visit(page, run)
     assert len(page.content()) < 300_000
+    expect(page.locator("[data-plain]").first).to_have_attribute("tabindex", "0")  # it scrolls, by the keyboard too
     page.get_by_role("button", name="Show all 200000 characters").first.click()
     until(page, "document.querySelector('[data-plain]').textContent.length >= 200000")
 

@@ -30,6 +30,7 @@ def check(client: Client, recipe: str, name: str) -> str:
     return client.post("/preflight/", filled(client, f"/launch/{recipe}/", **{"policy": "hub", "policy.hub": name})).content.decode()
 
 
+@pytest.mark.feature(3)
 def test_the_panel_names_the_model_its_memory_and_values_that_suit_it(as_owner: Client, hub: HubOfModels) -> None:
     Worker.objects.create(name="small", host="h", pid=1, queues=["gpu"], gpu="NVIDIA L4, 8 GiB", gpu_memory=8 * GIB)
     page = check(as_owner, "grpo", "team/model")

@@ -95,6 +95,7 @@ def test_a_run_stays_while_it_is_open_or_another_started_from_it(team: Team, own
     assert len(verbs.restore_runs(team, [run.number for run in every]).changed) == 4
 
 
+@pytest.mark.feature(6)
 def test_in_the_bin_a_run_is_nowhere_and_it_comes_back_whole(team: Team, owner: User, as_owner: Client, loose: Run, cast: Cast) -> None:
     counts = {model: model.across_teams.count() for model in SAID}
     lists = (
