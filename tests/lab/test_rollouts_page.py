@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from lab.rollouts.annotations import verbs
 from lab.rollouts.trajectories.cards import format_signed_value
+from lab.rollouts.trajectories.excerpts import make_excerpt
 from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.selection import Selection
@@ -460,3 +461,12 @@ def test_the_layout_is_remembered_when_asked_to_and_a_shared_address_changes_not
     assert "data-line" not in page(as_owner, run, part="step")  # the panel beside the charts
     key = Rollout.objects.of(run.team).get().pk
     assert "<article" in as_owner.get(f"/rollouts/{key}/tokens/?part=card").content.decode()
+
+
+@pytest.mark.parametrize("length", [0, 56, 57, 80, 111, 400, 5000])
+def test_an_excerpt_leaves_nothing_out_unsaid_and_ends_as_its_text(length: int) -> None:
+    text = "".join(chr(97 + place % 26) for place in range(length))
+    excerpt = make_excerpt(text, whole_up_to=56)
+    assert excerpt.start + excerpt.middle + excerpt.end == text
+    assert bool(excerpt.end) == (length > 56)
+    assert text.endswith(excerpt.end)

@@ -44,12 +44,16 @@ def flatten_end(ending: str) -> str:
     return escape_invisible_text(ending.rstrip()[-END_AT_MOST:]).replace("\n", LINE_END)
 
 
-def make_excerpt(text: str, *, is_cut: bool = False, ending: str = "") -> Excerpt:
-    """Of a text, or of the beginning of one (``is_cut``), whose end is ``ending`` where that is known."""
+def make_excerpt(text: str, *, is_cut: bool = False, ending: str = "", whole_up_to: int = WHOLE_UP_TO) -> Excerpt:
+    """Of a text, or of the beginning of one (``is_cut``), whose end is ``ending`` where that is known.
+
+    ``whole_up_to``: characters that are not worth cutting. A text that is little longer is halved, so that two lines hold all of it.
+    """
     if is_cut:
         return Excerpt(text[:START_AT_MOST], ending.rstrip()[-END_AT_MOST:], text[START_AT_MOST:])
     text = text.rstrip()
-    if len(text) <= WHOLE_UP_TO:
+    if len(text) <= whole_up_to:
         return Excerpt(text)
-    until = min(START_AT_MOST, len(text) - END_AT_MOST)
-    return Excerpt(text[:until], text[-END_AT_MOST:], text[until:-END_AT_MOST])
+    end = min(END_AT_MOST, len(text) // 2)
+    until = min(START_AT_MOST, len(text) - end)
+    return Excerpt(text[:until], text[-end:], text[until:-end])
