@@ -34,5 +34,7 @@ def count_freed(team: Team, runs: Sequence[Run]) -> dict[UUID, Freed]:
     sizes = {**dict(reported), **dict(measured)}
     said = Comment.objects.filter(rollout__run__in=runs, deleted_at=None).order_by().values_list("rollout__run").annotate(Count("pk"))
     comments, items = dict(said), find_run_items(team, runs)
-    labels = {run: Judgement.objects.filter(queue__team=team, item__in=ids).count() for run, ids in items.items()}
+    judged = Judgement.objects.filter(queue__team=team, item__in=set().union(*items.values())).order_by().values_list("item").annotate(Count("pk"))
+    counts = dict(judged)
+    labels = {run: sum(counts.get(item, 0) for item in ids) for run, ids in items.items()}
     return {run.pk: Freed(run.rollouts, sizes.get(run.pk, 0), comments.get(run.pk, 0), labels.get(run.pk, 0)) for run in runs}

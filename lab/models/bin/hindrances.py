@@ -114,7 +114,9 @@ def explain_matches(runs: Sequence[Run], reasons: Reasons) -> None:
 
 
 def explain_open_queues(team: Team, runs: Sequence[Run], reasons: Reasons) -> None:
-    for run, items in find_run_items(team, runs).items():
-        open_items = Item.objects.filter(queue__team=team, pk__in=items).exclude(queue__status=QueueStatus.CLOSED)
-        for name in open_items.order_by("queue__name").values_list("queue__name", flat=True).distinct():
+    items = find_run_items(team, runs)
+    open_items = Item.objects.filter(queue__team=team, pk__in=set().union(*items.values())).exclude(queue__status=QueueStatus.CLOSED)
+    queues = dict(open_items.values_list("pk", "queue__name"))
+    for run, ids in items.items():
+        for name in sorted({queues[item] for item in ids if item in queues}):
             reasons[run].append(f"the labelling queue “{name}” asks about its rollouts: close it first")
