@@ -6,18 +6,18 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import F
-from django.http import HttpResponse, QueryDict
+from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from lab.lib.clock import database_now
-from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.models.bin.freed import Freed, count_freed
 from lab.models.bin.hindrances import find_bin_objections, find_purge_objections
 from lab.models.bin.verbs import order_purge, put_runs_in_bin, restore_runs
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.models import Run
+from lab.training.runs.run_numbers import read_run_numbers
 from lab.training.runs.verbs import BulkOutcome, find_chosen_runs
 
 PAGE = 50
@@ -78,11 +78,6 @@ def restore_from_bin(request: LabRequest) -> HttpResponse:
 def delete_from_bin(request: LabRequest) -> HttpResponse:
     tell_outcome(request, "Deleting {runs}. A worker does it within seconds.", order_purge(request.team, require_run_numbers(request)))
     return redirect("bin")
-
-
-def read_run_numbers(params: QueryDict) -> list[int]:
-    """``run``, once for each number."""
-    return [number for text in params.getlist("run") if (number := parse_whole_number(text, MAX_INTEGER))]
 
 
 def require_run_numbers(request: LabRequest) -> list[int]:

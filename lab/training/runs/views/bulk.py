@@ -9,10 +9,10 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
-from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs import verbs
+from lab.training.runs.run_numbers import read_run_numbers
 from lab.training.runs.verbs import BulkOutcome
 
 SHOWN_NUMBERS = 6  # of the runs that were left alone for one reason
@@ -32,9 +32,8 @@ def act_on_runs(request: LabRequest) -> HttpResponse:
     act, tag = request.POST.get("act", ""), request.POST.get("tag", "")
     if act not in SAID:
         raise Http404("no such act")
-    numbers = [number for text in request.POST.getlist("run") if (number := parse_whole_number(text, MAX_INTEGER))]
     try:
-        outcome = verbs.act_on_runs(request.team, act, numbers, tag)
+        outcome = verbs.act_on_runs(request.team, act, read_run_numbers(request.POST), tag)
     except Refusal as refusal:
         if refusal.status == 404:
             raise Http404(str(refusal)) from None
