@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "lab.training.workers",
     "lab.training.runs",
     "lab.training.ablations",
+    "lab.training.sweeps",
     "lab.rollouts.trajectories",
     "lab.rollouts.annotations",
     "lab.rollouts.browse",
@@ -291,6 +292,7 @@ SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
 WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.supervision.supervisor.sweeper.sweep_runs",
     "lab.training.catalog.published.publish_catalog",
+    "lab.training.sweeps.chores.advance_sweeps",
     "lab.teams.audit.chores.sweep_audit_log",
     "lab.rollouts.browse.indexing.index_rollouts",
     "lab.rollouts.replay.chores.sweep_replays",

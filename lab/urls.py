@@ -16,7 +16,17 @@ websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
     *("rollouts.replay", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.loop"),
-    *("teams.people", "teams.audit", "data.projects", "watching.usage", "watching.alerts", "models.policies", "models.playground", "models.bin"),
+    *(
+        "teams.people",
+        "teams.audit",
+        "data.projects",
+        "watching.usage",
+        "watching.queue",
+        "watching.alerts",
+        "models.policies",
+        "models.playground",
+        "models.bin",
+    ),
     *("edges.operations", "edges.api"),
 )
 urlpatterns: list[URLPattern | URLResolver] = [
@@ -24,5 +34,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("lab.teams.accounts.urls")),
     path("", include("lab.training.runs.urls")),
     path("ablations/", include("lab.training.ablations.urls")),
+    path("sweeps/", include("lab.training.sweeps.urls")),
     *(path("", include(f"lab.{room}.urls")) for room in ROOMS),
 ]

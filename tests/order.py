@@ -78,6 +78,7 @@ LONG = (
     "lab/test_audit_chain.py",
     "lab/quality/test_pages.py",
     "lab/test_ablations.py",
+    "lab/test_sweeps.py",
     "lab/test_rollouts_page.py",
     "lab/test_catalog_publishing.py",
     "lab/test_audit_acts.py",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, parse_spec, read_spec
+from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, read_spec
 
 FINE, REFUSED = 0, 2
 
@@ -184,33 +184,20 @@ def prepare_run_folder(spec: RunSpec, path: Path, folder: Path) -> None:
 
 
 def print_model_answer(text: bytes) -> int:
-    from pydantic import TypeAdapter, ValidationError
+    from trainers.checks.model_lookup import look_up_model, parse_policy
 
-    from trainers.checks.model_lookup import look_up_model
-    from trainers.contract.spec import Policy
-
-    try:
-        policy = TypeAdapter[Any](Policy).validate_json(text)
-    except ValidationError as error:
-        raise SpecError([Problem("policy", None, f"is no policy: {error.errors()[0]['msg']}", given=False)]) from None
-    answer = look_up_model(policy)
+    answer = look_up_model(parse_policy(text))
     print(json.dumps(answer.as_json(), allow_nan=False))
     return REFUSED if answer.problems else FINE
 
 
 def print_preflight_report(source: str, policy_pending: bool, model: str | None = None) -> int:
-    from trainers.checks.model_facts import parse_model_answer
-    from trainers.checks.model_lookup import look_up_model
-    from trainers.checks.preflight import build_refusal_report, run_preflight_checks
-    from trainers.contract import refusals
+    from trainers.checks.preflight import build_refusal_report
+    from trainers.checks.preflight_report import parse_spec_text, report_on_spec
 
     try:
-        if source == "-":
-            spec = parse_spec(refusals.decode_strict_json(sys.stdin.buffer.read(), "standard input"))
-        else:
-            spec = read_spec(Path(source))
-        answer = parse_model_answer(model) if model else None if policy_pending else look_up_model(spec.policy)
-        report = run_preflight_checks(spec, policy_pending, answer)
+        spec = parse_spec_text(sys.stdin.buffer.read()) if source == "-" else read_spec(Path(source))
+        report = report_on_spec(spec, policy_pending, model)
     except SpecError as error:
         report = build_refusal_report(error)
     print(json.dumps(report.as_json(), allow_nan=False))

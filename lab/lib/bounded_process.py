@@ -1,8 +1,8 @@
 """Calls that read what others sent, made in a child process with limits on time, memory and the size of the result.
 
 A file of a few bytes can take minutes or gigabytes to decode. In a child of its own that costs nobody else anything: the kernel ends it, and the
-caller gets words for the person who sent the file. The children are forked by one small server for each process that asks (``fork_server``), which
-keeps imported what they need: a call costs a few milliseconds. Neither the server nor its children know the lab's secrets.
+caller gets words for the person who sent the file. The children are forked by small servers of the process that asks (``fork_server``), one for
+each kind of child, which keep imported what they need: a call costs a few milliseconds. Neither a server nor its children know the lab's secrets.
 
 While a call waits it holds no database connection, unless it is inside a transaction.
 """
@@ -28,25 +28,27 @@ from typing import IO, Any
 
 from django.db import connections
 
-from lab.lib.child_environment import DECODER, environment_for
+from lab.lib.child_environment import DECODER, ChildKind, environment_for
 from lab.lib.fork_server import LATE, MEMORY, SIZE
 
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 GRACE_SECONDS = 5.0  # for the server to say how a child ended, past the child's time
-AT_ONCE, OF_ONE = 4, 2  # children of this process, and of one owner
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """``seconds`` of the clock and ``cpu_seconds`` of a processor; ``memory`` and ``result`` in bytes. ``patience``: seconds to wait for a place."""
+    """``seconds`` of the clock and ``cpu_seconds`` of a processor; ``memory`` and ``result`` in bytes. ``patience``: seconds to wait for a place.
+    ``nice``: how far a child stands back behind the pages, whose answers somebody waits for.
+    """
 
     seconds: float = 20.0
     cpu_seconds: int = 10
     memory: int = 1 << 30
     result: int = 64 << 20
     patience: float = 10.0
+    nice: int = 10
 
 
 class BoundedError(Exception):
@@ -70,34 +72,15 @@ class TooLarge(BoundedError):
 
 
 class ChildFailed(BoundedError):
-    """The child broke down, or raised something that its function should have turned into a value."""
+    """The child broke down, or raised something that its function should have turned into a value: ``said`` is what."""
+
+    def __init__(self, message: str, fix: str, said: str) -> None:
+        super().__init__(message, fix)
+        self.said = said
 
 
 class TooManyChildren(BoundedError):
     """Nothing is wrong with what was sent: there are as many children as there may be, or the server is gone."""
-
-
-def call_in_child(function: str, owner: str, limits: ProcessLimits, data: bytes | None = None, **arguments: Any) -> Iterator[Any]:
-    """The values that ``module:function`` yields, read one by one after it has ended. Raises BoundedError.
-
-    ``arguments`` and values are what JSON holds (a text counts as JSON that is written already); ``data`` comes before the arguments. ``owner``
-    is whose call it is: nobody gets more than a share of the children.
-    """
-    with places.taken(owner, limits.patience), tempfile.TemporaryFile() as given:
-        result = tempfile.TemporaryFile()  # noqa: SIM115 closed by ``iterate_result_values``
-        try:
-            request = {"function": function, "arguments": arguments, "data": data is not None, **asdict(limits)}
-            given.write(json.dumps(request).encode() + b"\n" + (data or b""))
-            given.flush()
-            release_connections()
-            ended = server.ask(given, result, limits.seconds + GRACE_SECONDS)
-            if ended:
-                raise explain_child_failure(ended, limits, function, result)
-            result.seek(0)
-        except BaseException:
-            result.close()
-            raise
-    return iterate_result_values(result)
 
 
 def iterate_result_values(result: IO[bytes]) -> Iterator[Any]:
@@ -117,8 +100,9 @@ def explain_child_failure(ended: int, limits: ProcessLimits, function: str, resu
     if code == SIZE:
         return TooLarge(f"expands to more than {limits.result >> 20:,} MiB when read", "split it")
     result.seek(0)
-    log.warning("%s failed in its child (status %d): %s", function, ended, result.read(1000).decode(errors="replace"))
-    return ChildFailed("could not be read", "check the file and create it again")
+    said = result.read(1000).decode(errors="replace")
+    log.warning("%s failed in its child (status %d): %s", function, ended, said)
+    return ChildFailed("could not be read", "check the file and create it again", said or f"killed by signal {killed}")
 
 
 def release_connections() -> None:
@@ -153,9 +137,13 @@ class CallSlots:
 
 
 class ForkServer:
-    """This process's end of its fork server, started at the first call and again when it is gone."""
+    """This process's end of a fork server for children of one kind. It is started at the first call, and again when it is gone or when what its
+    children may know has changed.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: ChildKind, **environment: str) -> None:
+        self.kind, self.more = kind, environment
+        self.environment: dict[str, str] = {}
         self.lock = threading.Lock()
         self.process: subprocess.Popen[bytes] | None = None
         self.channel: socket.socket | None = None
@@ -194,19 +182,24 @@ class ForkServer:
 
     def running(self) -> socket.socket:
         """The socket of a server of this very process: one that was forked has none yet. Needs the lock."""
-        if self.channel is None or self.process is None or self.started_by != os.getpid() or self.process.poll() is not None:
-            self.channel, theirs = socket.socketpair()
-            command = [sys.executable, "-m", "lab.lib.fork_server"]
-            with theirs:
-                self.process = subprocess.Popen(
-                    command,
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env=environment_for(DECODER, ARROW_DEFAULT_MEMORY_POOL="system", OMP_NUM_THREADS="1"),  # Arrow's own takes memory in advance
-                    cwd=ROOT,
-                    start_new_session=True,
-                )
-            self.started_by = os.getpid()
+        environment = environment_for(self.kind, None, **self.more)
+        if self.channel is not None and self.process is not None and self.started_by == os.getpid() and self.process.poll() is None:
+            if environment == self.environment:
+                return self.channel
+            self.process.kill()
+            self.process.wait()
+        self.process, self.environment, self.started_by = None, environment, os.getpid()
+        self.channel, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "lab.lib.fork_server"]
+        with theirs:
+            self.process = subprocess.Popen(
+                command,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                cwd=ROOT,
+                start_new_session=True,
+            )
         return self.channel
 
     def end(self) -> None:
@@ -218,5 +211,35 @@ class ForkServer:
             self.process = self.channel = None
 
 
-places = CallSlots(AT_ONCE, OF_ONE)
-server = ForkServer()
+class ForkedChildren:
+    """Calls in children of one kind: their server, and how many there may be at once."""
+
+    def __init__(self, server: ForkServer, slots: CallSlots) -> None:
+        self.server, self.slots = server, slots
+
+    def call(self, function: str, owner: str, limits: ProcessLimits, data: bytes | None = None, **arguments: Any) -> Iterator[Any]:
+        """The values that ``module:function`` yields, read one by one after it has ended. Raises BoundedError.
+
+        ``arguments`` and values are what JSON holds (a text counts as JSON that is written already); ``data`` comes before the arguments.
+        ``owner`` is whose call it is: nobody gets more than a share of the children.
+        """
+        with self.slots.taken(owner, limits.patience), tempfile.TemporaryFile() as given:
+            result = tempfile.TemporaryFile()  # noqa: SIM115 closed by ``iterate_result_values``
+            try:
+                request = {"function": function, "arguments": arguments, "data": data is not None, **asdict(limits)}
+                given.write(json.dumps(request).encode() + b"\n" + (data or b""))
+                given.flush()
+                release_connections()
+                ended = self.server.ask(given, result, limits.seconds + GRACE_SECONDS)
+                if ended:
+                    raise explain_child_failure(ended, limits, function, result)
+                result.seek(0)
+            except BaseException:
+                result.close()
+                raise
+        return iterate_result_values(result)
+
+
+# What people send is decoded by children that need nothing of the lab. Arrow's own pool takes memory in advance.
+decoders = ForkedChildren(ForkServer(DECODER, ARROW_DEFAULT_MEMORY_POOL="system", OMP_NUM_THREADS="1"), CallSlots(at_once=4, of_one=2))
+call_in_child = decoders.call

@@ -1,4 +1,4 @@
-"""The program behind ``bounded_process``: it imports what the children need once and forks one child for every call, with its limits set.
+"""The program behind ``bounded_process``: it imports what its children need once and forks one for every call, with its limits set.
 
 Run as ``python -m lab.lib.fork_server`` with a socket as standard input. Each byte on it brings three files: what is asked (a line of JSON, then
 the data), where the result goes, and a pipe that is told how the child ended. It ends, with all its children, when the socket is closed.
@@ -22,7 +22,6 @@ from typing import Any
 RAISED, MEMORY, SIZE = 3, 4, 5  # how a child ends that did not end well
 LATE = -1  # told instead of an exit status: killed because its time was over
 HEADER = 1 << 20  # bytes of the line of JSON
-NICE = 10
 PIECE = 1 << 20
 
 
@@ -86,7 +85,7 @@ class Server:
             self.channel.close()
             for descriptor in (status, *(child.status for child in self.children.values())):
                 os.close(descriptor)
-            os.nice(NICE)
+            os.nice(request["nice"])
             set_child_limits(request)
             code = write_function_values(request, given, offset, result)
         finally:

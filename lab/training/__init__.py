@@ -1,1 +1,1 @@
-"""What can be trained, workers, runs and ablations."""
+"""What can be trained, workers, runs, ablations and sweeps."""

@@ -2,6 +2,7 @@
    settings, the hovered x, the shared x range and the acts that concern all charts. Metric names are only ever text nodes: Plotly gets no
    name to interpret, save the escaped ones of a download. */
 import { formatNumber } from "../base/numbers.js";
+import { addRoom, buildXRange, findChosenRange, findEnds, readChangedRange } from "./axes.js";
 import { escapeMarkup, makeElement, readStyle } from "./elements.js";
 import { noteUndrawn } from "./series.js";
 import { HELP, weighChart } from "./smoothing.js";
@@ -15,8 +16,6 @@ function makeTool(label, symbol, act) {
   button.addEventListener("click", act);
   return button;
 }
-
-const MIDDLE = [0.05, 0.95]; // shares of a chart's points between which the y axis lies without outliers
 
 export class Chart {
   constructor(panel, page) {
@@ -169,7 +168,7 @@ export class Chart {
       this.plot.on("plotly_click", (event) => this.page.pick(this, event.points[0].x, true));
       this.plot.on("plotly_unhover", () => this.page.hover(null));
       this.plot.on("plotly_relayout", (change) => {
-        const [x, y] = ["x", "y"].map((name) => this.changedRange(change, name));
+        const [x, y] = ["x", "y"].map((name) => readChangedRange(this.plot, change, name));
         if (y) this.page.zoomChart(this.panel.id, y);
         if (x) this.page.zoomTo(x);
       });
@@ -178,13 +177,6 @@ export class Chart {
     this.showValues();
     this.showCross();
     if (!this.table.hidden) this.fillTable();
-  }
-
-  /* The ends of an axis after a drag, in its own unit; null where the drag left it as it was. */
-  changedRange(change, name) {
-    if (!(`${name}axis.range[0]` in change)) return null;
-    const range = [0, 1].map((end) => change[`${name}axis.range[${end}]`]);
-    return this.plot._fullLayout[`${name}axis`].type === "log" ? range.map((end) => 10 ** end) : range;
   }
 
   layout(ends) { return buildLayout(this.panel, this.page, ends); }
@@ -248,27 +240,16 @@ export class Chart {
   }
 }
 
-/* Lowest and highest of the values, or of their middle 90 %; Infinity and -Infinity of none. */
-function findEnds(values, withoutOutliers) {
-  if (!withoutOutliers || values.length < 3) return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
-  const sorted = Float64Array.from(values).sort();
-  return MIDDLE.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
-}
-
 function buildLayout(panel, page, ends) {
   const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
   const words = { step: "step", time: "minutes", tokens: "tokens", samples: page.store.samples?.name };
   const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
-  const chosen = page.settings.ranges[panel.id];
-  if (chosen && !(page.settings.log && chosen[0] <= 0)) y.range = page.settings.log ? chosen.map(Math.log10) : chosen;
-  else if (ends[0] <= ends[1]) {
-    const [low, high] = page.settings.log ? ends.map(Math.log10) : ends;
-    const room = (high - low || Math.abs(high) || 1) * 0.06;
-    y.range = [low - room, high + room];
-  }
+  const chosen = findChosenRange(page.settings, panel.id);
+  if (chosen) y.range = chosen;
+  else if (ends[0] <= ends[1]) y.range = addRoom(page.settings.log ? ends.map(Math.log10) : ends);
   const x = { ...axis, title: { text: words[page.settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6 };
-  x.range = page.settings.zoom || page.extent();
-  if (page.settings.logX && panel.kind !== "histogram") Object.assign(x, { type: "log", range: [Math.max(x.range[0], page.firstX()), x.range[1]].map(Math.log10) });
+  const settings = panel.kind === "histogram" ? { ...page.settings, logX: false } : page.settings;
+  Object.assign(x, buildXRange(settings, page.extent, page.firstX));
   return {
     height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,

@@ -1,6 +1,7 @@
 /* One chart of a comparison: one metric, a line a run or a group. "page" (compare.js) holds what all charts share: settings, points, strands
    (what a line stands for), the x range and the hovered x. Names are text nodes; Plotly gets numbers and letters only. */
 import * as lines from "./lines.js";
+import { addRoom, buildXRange, findChosenRange, findEnds, readChangedRange } from "../charts/axes.js";
 import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
 import { noteUndrawn } from "../charts/series.js";
@@ -85,7 +86,11 @@ export class CompareChart {
     Plotly.react(this.plot, [...this.drawn.flatMap((one) => this.band(one)), ...this.drawn.flatMap((one) => this.traces(one))], this.layout(range), { displayModeBar: false, responsive: false, doubleClick: false, showTips: false });
     if (!this.listening) {
       this.listening = true;
-      this.plot.on("plotly_relayout", (change) => { if ("xaxis.range[0]" in change) this.page.zoomTo([change["xaxis.range[0]"], change["xaxis.range[1]"]]); });
+      this.plot.on("plotly_relayout", (change) => {
+        const [x, y] = ["x", "y"].map((name) => readChangedRange(this.plot, change, name));
+        if (y) this.page.zoomChart(this, y);
+        if (x) this.page.zoomTo(x);
+      });
       this.plot.on("plotly_doubleclick", () => this.page.zoomTo(null));
     }
     if (!this.table.hidden) this.fillTable();
@@ -125,48 +130,48 @@ export class CompareChart {
     return data;
   }
 
-  /* Of what is shown. A band may widen it by the height of the lines on each side, not more: two seeds give bands that would flatten them. */
+  /* What was chosen, else of what is shown. A band may widen it by the height of the lines on each side, not more: two seeds give bands that would
+     flatten them. */
   range() {
-    const { log } = this.page.settings;
-    const drawn = this.ends((one) => [one.y, one.raw]);
+    const { settings } = this.page;
+    const chosen = findChosenRange(settings, this.chart.metric);
+    if (chosen) return chosen;
+    const drawn = findEnds(this.listShown((one) => [one.y, one.raw]), settings.outliers);
     if (drawn[0] > drawn[1]) return null;
-    const band = this.ends((one) => (one.mean ? [one.mean.low, one.mean.high] : []));
-    const scale = (y) => (log ? Math.log10(y) : y);
+    const band = settings.outliers ? [Infinity, -Infinity] : findEnds(this.listShown((one) => (one.mean ? [one.mean.low, one.mean.high] : [])), false);
+    const scale = (y) => (settings.log ? Math.log10(y) : y);
     let [low, high] = drawn.map(scale);
     const tall = high - low || Math.abs(high) * 0.1 || 1;
     if (band[0] <= band[1]) [low, high] = [Math.max(Math.min(low, scale(band[0])), low - tall), Math.min(Math.max(high, scale(band[1])), high + tall)];
-    const room = (high - low || Math.abs(high) || 1) * 0.06;
-    return [low - room, high + room];
+    return addRoom([low, high]);
   }
 
-  /* The smallest and largest value that shows, of the arrays that are picked of each line. */
-  ends(picked) {
+  /* The values that show, of the arrays that are picked of each line. */
+  listShown(picked) {
     const { zoom, log } = this.page.settings;
-    let [low, high] = [Infinity, -Infinity];
-    for (const one of this.drawn) for (const ys of picked(one)) if (ys) for (const y of listShownValues(one.x, ys, zoom)) {
-      if (!Number.isFinite(y) || (log && y <= 0)) continue;
-      low = Math.min(low, y);
-      high = Math.max(high, y);
-    }
-    return [low, high];
+    const found = [];
+    for (const one of this.drawn) for (const ys of picked(one)) if (ys) for (const y of listShownValues(one.x, ys, zoom)) if (Number.isFinite(y) && (!log || y > 0)) found.push(y);
+    return found;
   }
+
+  xRange() { return buildXRange(this.page.settings, this.page.extent, this.page.firstX); }
 
   layout(range) {
     const { settings } = this.page;
     const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
-    const words = { step: "step", time: "minutes", tokens: "tokens" };
+    const words = { step: "step", time: "minutes", tokens: "tokens", samples: "samples" };
     return {
       height: HEIGHT, autosize: true, margin: MARGIN, dragmode: "zoom", hovermode: false, showlegend: false, uirevision: "kept",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 },
-      xaxis: { ...axis, title: { text: words[settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6, range: settings.zoom || this.page.extent() },
-      yaxis: { ...axis, automargin: true, type: settings.log ? "log" : "linear", fixedrange: true, nticks: 5, exponentformat: "SI", tickformat: this.chart.unit === "bytes" ? ".3~s" : "", ...(range ? { range } : {}) },
+      xaxis: { ...axis, title: { text: words[settings.x], standoff: 4, font: { size: 11 } }, showgrid: false, exponentformat: "SI", nticks: 6, ...this.xRange() },
+      yaxis: { ...axis, automargin: true, type: settings.log ? "log" : "linear", nticks: 5, exponentformat: "SI", tickformat: this.chart.unit === "bytes" ? ".3~s" : "", ...(range ? { range } : {}) },
       annotations: range ? this.endLabels(range) : [],
     };
   }
 
   /* The short name of each line at its end, moved apart where they would cover each other. */
   endLabels([low, high]) {
-    const { zoom, log } = this.page.settings;
+    const { zoom, log, logX } = this.page.settings;
     const tall = HEIGHT - MARGIN.t - MARGIN.b;
     const labels = this.drawn.flatMap((one) => {
       let at = one.y.length - 1;
@@ -175,9 +180,10 @@ export class CompareChart {
       const [x, value] = findEdge(one, at, zoom);
       if (zoom && x < zoom[0]) return [];
       const y = log ? Math.log10(value) : value;
-      return [{ one, x, y, wants: ((high - y) / (high - low)) * tall }];
+      const wants = ((high - y) / (high - low)) * tall;
+      return wants < 0 || wants > tall || (logX && x <= 0) ? [] : [{ one, x: logX ? Math.log10(x) : x, y, wants }]; // a line that leaves the picture has none
     });
-    const span = this.page.settings.zoom || this.page.extent();
+    const span = this.xRange().range;
     const drawn = this.plot._fullLayout; // the left margin grows with the longest tick
     const wide = (this.plot.clientWidth || 400) - (drawn ? drawn._size.l : MARGIN.l) - MARGIN.r;
     for (const near of groupLabels(labels, (LABEL_WIDTH / wide) * (span[1] - span[0]))) moveLabelsApart(near, tall);
@@ -198,7 +204,8 @@ export class CompareChart {
   showHover() {
     const axis = this.plot._fullLayout && this.plot._fullLayout.xaxis;
     const { hoverX, hovered } = this.page;
-    const inside = axis && this.drawn.length > 0 && hoverX !== null && hoverX >= axis.range[0] && hoverX <= axis.range[1];
+    const place = axis?.type === "log" && hoverX !== null ? Math.log10(hoverX) : hoverX; // as the range is
+    const inside = axis && this.drawn.length > 0 && hoverX !== null && place >= axis.range[0] && place <= axis.range[1];
     this.cross.hidden = !inside;
     this.tip.hidden = !inside || hovered !== this;
     if (!inside) return;
@@ -275,7 +282,7 @@ function moveLabelsApart(labels, tall) {
 }
 
 function formatPlace(x, axis) {
-  return axis === "step" ? `step ${Math.round(x)}` : axis === "time" ? `after ${formatDuration(x * 60)}` : `after ${formatNumber(x)} tokens`;
+  return axis === "step" ? `step ${Math.round(x)}` : axis === "time" ? `after ${formatDuration(x * 60)}` : `after ${formatNumber(x)} ${axis}`;
 }
 
 const SVG = "http://www.w3.org/2000/svg";

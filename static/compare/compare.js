@@ -1,9 +1,12 @@
 /* The comparison's page: settings in the address, points fetched as charts come into view, runs hidden and grouped. CompareChart draws. */
 import { showToast } from "../base/page.js";
+import { listenToAxes } from "../charts/axes.js";
 import { makeElement } from "../charts/elements.js";
-import { listenToSmoothing, readSmoothing } from "../charts/smoothing.js";
+import { listenToSmoothing } from "../charts/smoothing.js";
 import { CompareChart, drawSwatch } from "./chart.js";
 import { summarizeGroups } from "./groups.js";
+import { followRuns } from "./live.js";
+import { readSettings, writeSettings } from "./settings.js";
 
 const source = document.getElementById("compare-data");
 
@@ -12,44 +15,19 @@ const COLORS = 8;
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const data = JSON.parse(source.textContent);
 const $ = (id) => document.getElementById(id);
-const settings = readSettings();
+const settings = readSettings(data.runs);
 const store = new Map(); // metric → points, of the present axis and grouping
 const charts = new Map(); // metric → CompareChart
 const dirty = new Set();
 const wanted = new Set();
-const page = { runs: data.runs, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands: listStrands, extent: findExtent, hover: showHover, zoomTo };
-
-function readSettings() {
-  const query = new URLSearchParams(location.search);
-  const zoom = (query.get("zoom") || "").split(",").map(Number);
-  const keys = new Set(data.runs.flatMap((run) => Object.keys(run.config)));
-  return {
-    smooth: readSmoothing(query), // null for automatic
-    x: ["step", "time", "tokens"].includes(query.get("x")) ? query.get("x") : "step",
-    log: query.get("log") === "1",
-    filter: (query.get("m") || "").slice(0, 200),
-    zoom: zoom.length === 2 && zoom.every(Number.isFinite) && zoom[0] < zoom[1] ? zoom : null,
-    hidden: new Set(query.getAll("hide").map(Number)),
-    by: query.getAll("by").filter((key) => keys.has(key)),
-    more: query.get("more") === "1",
-    config: query.get("config") === "all" ? "all" : "",
-  };
-}
+const page = { runs: data.runs, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands: listStrands, extent: findExtent, firstX: findFirstX, hover: showHover, zoomTo, zoomChart };
 
 function keepSettings() {
-  const query = new URLSearchParams(data.runs.map((run) => ["run", run.number]));
-  if (settings.smooth !== null) query.set("smooth", settings.smooth);
-  if (settings.x !== "step") query.set("x", settings.x);
-  if (settings.log) query.set("log", "1");
-  if (settings.filter) query.set("m", settings.filter);
-  if (settings.zoom) query.set("zoom", settings.zoom.map((end) => Number(end.toPrecision(7))).join(","));
-  for (const number of settings.hidden) if (data.runs.some((run) => run.number === number)) query.append("hide", number);
-  for (const key of settings.by) query.append("by", key);
-  if (settings.more) query.set("more", "1");
-  if (settings.config) query.set("config", settings.config);
-  history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
-  $("reset-zoom").hidden = !settings.zoom;
+  writeSettings(settings, data.runs);
+  showReset();
 }
+
+function showReset() { $("reset-zoom").hidden = !settings.zoom && !Object.keys(settings.ranges).length; }
 
 /* What lines stand for: each shown run, or each group of shown runs that agree in the chosen settings. */
 function listStrands() {
@@ -75,13 +53,13 @@ function groupRuns() {
   return new Map([...found].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true })));
 }
 
-let wide = null;
+let [wide, first] = [null, null];
+function forgetExtent() { [wide, first] = [null, null]; }
 /* One x range for all charts, so that the same step lies at the same place everywhere. */
 function findExtent() {
   if (wide) return wide;
   let [low, high] = [Infinity, -Infinity];
-  for (const points of store.values()) for (const one of points) for (const x of one.x || one.steps) {
-    if (x === null) continue;
+  for (const x of listPlaces()) {
     low = Math.min(low, x);
     high = Math.max(high, x);
   }
@@ -89,6 +67,21 @@ function findExtent() {
   const room = (high - low || 1) * 0.015;
   wide = [low - room, high + room];
   return wide;
+}
+
+/* Every x that has a point. */
+function* listPlaces() { for (const points of store.values()) for (const one of points) for (const x of one.x || one.steps) if (x !== null) yield x; }
+
+function findLowestPlace() {
+  let lowest = Infinity;
+  for (const x of listPlaces()) if (x > 0 && x < lowest) lowest = x;
+  return lowest;
+}
+
+/* The lowest x above 0, where a logarithmic axis begins. */
+function findFirstX() {
+  first ??= findLowestPlace();
+  return Number.isFinite(first) ? first : 1;
 }
 
 let hovering = 0;
@@ -99,8 +92,22 @@ function showHover(x, chart) {
   hovering = requestAnimationFrame(() => { hovering = 0; for (const one of charts.values()) if (one.visible) one.showHover(); });
 }
 
-function zoomTo(range) { settings.zoom = range; keepSettings(); redrawAll(); }
-function redrawAll() { wide = null; for (const chart of charts.values()) dirty.add(chart); scheduleDrawing(); }
+/* Without a range: as far as the points go, up and down too. */
+function zoomTo(range) {
+  settings.zoom = range;
+  if (!range) settings.ranges = {};
+  keepSettings();
+  redrawAll();
+}
+
+function zoomChart(chart, range) {
+  settings.ranges[chart.chart.metric] = range;
+  keepSettings();
+  dirty.add(chart);
+  scheduleDrawing();
+}
+
+function redrawAll() { forgetExtent(); for (const chart of charts.values()) dirty.add(chart); scheduleDrawing(); }
 
 let waiting = 0;
 function scheduleDrawing() { if (!waiting) waiting = requestAnimationFrame(drawDirty); }
@@ -124,26 +131,61 @@ async function fetchWanted() {
   if (asking || !wanted.size) return;
   asking = true;
   const names = [...wanted].slice(0, AT_ONCE);
-  const asked = generation;
-  const query = new URLSearchParams(data.runs.map((run) => ["run", run.number]));
-  for (const name of names) { wanted.delete(name); query.append("name", name); }
-  if (settings.x !== "step") query.set("x", settings.x);
-  if (settings.by.length) query.set("aligned", "1");
+  for (const name of names) wanted.delete(name);
   try {
-    const answer = await fetch(`${data.series}?${query}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(String(answer.status));
-    const { series } = await answer.json();
-    if (asked === generation) for (const [name, points] of Object.entries(series)) store.set(name, points);
-    const before = wide;
-    wide = null;
-    if (!before || String(findExtent()) !== String(before)) for (const chart of charts.values()) dirty.add(chart);
+    await fetchPoints(names, data.runs.map((run) => run.number));
   } catch {
-    for (const name of names) charts.get(name)?.failed?.();
     showToast("The points of some charts could not be loaded. Reload the page to try again.", "error");
   } finally {
     asking = false;
     scheduleDrawing();
   }
+}
+
+/* Puts the points of these runs in the place of those that are there. */
+async function fetchPoints(names, numbers) {
+  const asked = generation;
+  const query = new URLSearchParams([...numbers.map((number) => ["run", number]), ...names.map((name) => ["name", name])]);
+  if (settings.x !== "step") query.set("x", settings.x);
+  if (settings.by.length) query.set("aligned", "1");
+  const answer = await fetch(`${data.series}?${query}`, { headers: { Accept: "application/json" } });
+  if (!answer.ok) throw new Error(String(answer.status));
+  const { series } = await answer.json();
+  if (asked !== generation) return;
+  for (const [name, points] of Object.entries(series)) {
+    store.set(name, [...(store.get(name) || []).filter((one) => !numbers.includes(one.run)), ...points]);
+    if (charts.has(name)) dirty.add(charts.get(name));
+  }
+  const before = wide;
+  forgetExtent();
+  if (!before || String(findExtent()) !== String(before)) for (const chart of charts.values()) dirty.add(chart);
+}
+
+/* Runs moved on: their new points, the line that says where they stand, and what they came to. Charts out of sight are fetched when they are seen. */
+async function refreshRuns(numbers) {
+  const answer = await fetch(`${data.page}?${new URLSearchParams([...data.runs.map((run) => ["run", run.number]), ["part", "live"]])}`);
+  if (!answer.ok) throw new Error(String(answer.status));
+  showProgress(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  const [seen, unseen] = [[], []];
+  for (const metric of store.keys()) (charts.get(metric)?.visible ? seen : unseen).push(metric);
+  for (const metric of unseen) {
+    store.delete(metric);
+    if (charts.has(metric)) dirty.add(charts.get(metric));
+  }
+  // Runs that are averaged share their step ranges, so that all are read again.
+  const runs = settings.by.length ? data.runs.map((run) => run.number) : numbers;
+  for (let at = 0; at < seen.length; at += AT_ONCE) await fetchPoints(seen.slice(at, at + AT_ONCE), runs);
+  scheduleDrawing();
+}
+
+function showProgress(part) {
+  for (const id of ["compare-training", "summary-table"]) $(id).replaceChildren(...document.importNode(part.getElementById(id), true).childNodes);
+  const fresh = JSON.parse(part.getElementById("compare-data").textContent);
+  for (const run of data.runs) run.figures = fresh.runs.find((one) => one.number === run.number)?.figures ?? run.figures;
+  const known = data.charts.length;
+  data.charts = fresh.charts;
+  if (known !== data.charts.length) arrangeCharts();
+  showLegends();
 }
 
 function refetchPoints() {
@@ -179,6 +221,7 @@ function arrangeCharts() {
   $("metric-note").textContent = problem || (test ? `${chosen.length} of ${data.charts.length} metrics` : "");
   $("more-charts").hidden = !rest.length;
   $("more-charts").querySelector("summary").textContent = `${rest.length} more metric${rest.length === 1 ? "" : "s"}`;
+  $("no-metrics")?.toggleAttribute("hidden", data.charts.length > 0);
   $("no-charts").hidden = !test || chosen.length > 0;
   $("no-charts").querySelector("[data-words]").textContent = `None of the ${data.charts.length} metrics of these runs has “${settings.filter}” in its name.`;
   place($("chart-grid"), chosen);
@@ -240,8 +283,11 @@ for (const item of document.querySelectorAll("#run-legend li")) {
 }
 
 listenToSmoothing(settings, () => { keepSettings(); redrawAll(); });
+listenToAxes(settings, () => { keepSettings(); redrawAll(); });
 
 const axis = document.querySelector("[data-setting=x]");
+axis.querySelector("[value=samples]").hidden = !data.samples;
+if (!data.samples && settings.x === "samples") settings.x = "step";
 function showAxis() { for (const button of axis.children) button.setAttribute("aria-pressed", String(button.value === settings.x)); }
 axis.addEventListener("click", (event) => {
   if (!event.target.value || event.target.value === settings.x) return;
@@ -250,8 +296,6 @@ axis.addEventListener("click", (event) => {
   keepSettings();
   refetchPoints();
 });
-$("log-y").checked = settings.log;
-$("log-y").addEventListener("change", () => { settings.log = $("log-y").checked; keepSettings(); redrawAll(); });
 $("metric-filter").value = settings.filter;
 $("metric-filter").addEventListener("input", () => { settings.filter = $("metric-filter").value; keepSettings(); arrangeCharts(); });
 $("clear-filter").addEventListener("click", () => { $("metric-filter").value = settings.filter = ""; keepSettings(); arrangeCharts(); });
@@ -283,8 +327,10 @@ if (only) {
 document.addEventListener("lab:theme", redrawAll);
 let width = innerWidth;
 window.addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redrawAll(); } });
-$("reset-zoom").hidden = !settings.zoom;
+showReset();
 showAxis();
 showConfig();
 showLegends();
 arrangeCharts();
+const training = data.runs.filter((run) => run.open).map((run) => run.number);
+if (training.length) followRuns(training, refreshRuns);

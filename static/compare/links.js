@@ -9,5 +9,4 @@ document.addEventListener("click", (event) => {
     for (const number of new URL(link.href).searchParams.getAll("run")) query.append("run", number);
     link.href = `${location.pathname}?${query}`;
   }
-  if (event.target.closest("[data-reload]")) { event.preventDefault(); location.reload(); }
 });

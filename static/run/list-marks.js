@@ -10,16 +10,20 @@ let last = null; // the box that was clicked before: where a range with Shift be
 export function listMarkedRuns() { return [...chosen]; }
 export function clearMarks() { chosen.clear(); showMarks(); }
 const listBoxes = () => [...document.querySelectorAll("#run-table input[name=run]")];
+/* A group's box stands for its runs, whether they are listed or not. */
+const listGroups = () => [...document.querySelectorAll("[data-group-runs]:enabled")].map((box) => ({ box, runs: box.dataset.groupRuns.split(",") }));
 
 function showMarks() {
   const boxes = listBoxes();
-  const marked = boxes.filter((box) => chosen.has(box.value)).length;
+  const groups = listGroups();
   for (const box of boxes) box.checked = chosen.has(box.value);
+  for (const { box, runs } of groups) showBox(box, runs);
+  const here = groups.length ? groups.flatMap(({ runs }) => runs) : boxes.map((box) => box.value);
   const all = document.querySelector("[data-mark-page]");
-  if (all) Object.assign(all, { checked: marked > 0 && marked === boxes.length, indeterminate: marked > 0 && marked < boxes.length });
+  if (all) showBox(all, here);
   form.classList.toggle("has-marks", chosen.size > 0);
   document.documentElement.style.setProperty("--bar-height", `${form.offsetHeight}px`);
-  form.querySelector("[data-mark-all]").hidden = marked === boxes.length;
+  form.querySelector("[data-mark-all]").hidden = here.every((number) => chosen.has(number));
   const { archive } = document.getElementById("run-table").dataset; // "" without archived runs, "1" with no others
   for (const one of form.querySelectorAll("[data-act-archive]")) one.hidden = archive === "1";
   for (const one of form.querySelectorAll("[data-act-unarchive]")) one.hidden = !archive;
@@ -29,13 +33,22 @@ function showMarks() {
   button.title = chosen.size > MOST ? `At most ${MOST} runs can be compared` : chosen.size < 2 ? "Select at least two runs" : "";
 }
 
-function markPage(on) {
-  for (const box of listBoxes()) if (on) chosen.add(box.value); else chosen.delete(box.value);
+/* Ticked with all of its runs, half with some. */
+function showBox(box, runs) {
+  const marked = runs.filter((number) => chosen.has(number)).length;
+  Object.assign(box, { checked: marked > 0 && marked === runs.length, indeterminate: marked > 0 && marked < runs.length });
+}
+
+function markRuns(runs, on) {
+  for (const number of runs) if (on) chosen.add(number); else chosen.delete(number);
   showMarks();
 }
 
+function markPage(on) { markRuns([...listBoxes().map((box) => box.value), ...listGroups().flatMap(({ runs }) => runs)], on); }
+
 document.addEventListener("change", ({ target }) => {
   if (target.matches("[data-mark-page]")) markPage(target.checked);
+  if (target.matches("[data-group-runs]")) markRuns(target.dataset.groupRuns.split(","), target.checked);
   if (!target.matches("#run-table input[name=run]")) return;
   if (target.checked) chosen.add(target.value);
   else chosen.delete(target.value);

@@ -52,6 +52,7 @@ function formatDuration(seconds) {
 
 const describePhase = (run) => (run.phase_total ? `${run.phase} ${run.phase_done}/${run.phase_total}` : run.phase);
 
+/* A row has the cells of the columns that somebody chose. */
 function applyState(run) {
   meanwhile?.set(run.id, run);
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
@@ -60,7 +61,7 @@ function applyState(run) {
     return;
   }
   const chip = row.querySelector(".chip");
-  if (chip.dataset.status !== run.status) {
+  if (chip && chip.dataset.status !== run.status) {
     chip.dataset.status = run.status;
     writeCell(chip, run.status);
     announce(`Run ${run.number} is ${run.status}`);
@@ -68,14 +69,17 @@ function applyState(run) {
     if (["queued", "lost", "finished"].includes(run.status)) refreshLater(800);
   }
   const bar = row.querySelector("progress");
-  bar.value = run.progress ?? 0;
-  bar.dataset.status = run.status;
+  if (bar) {
+    bar.value = run.progress ?? 0;
+    bar.dataset.status = run.status;
+  }
   writeCell(row.querySelector('[data-cell="steps"]'), run.total_steps ? `${run.step}/${run.total_steps}` : String(run.step));
   const active = ["starting", "running", "stopping"].includes(run.status);
   writeCell(row.querySelector('[data-cell="eta"]'), run.eta_seconds !== null ? `${formatDuration(run.eta_seconds)} left` : active ? describePhase(run) : "");
   const latest = run.latest;
   writeCell(row.querySelector('[data-cell="reward"]'), formatNumber(latest.reward ?? latest.heldout));
-  row.querySelector('[data-cell="heldout"]').hidden = !(latest.reward === null && latest.heldout !== null);
+  const heldout = row.querySelector('[data-cell="heldout"]');
+  if (heldout) heldout.hidden = !(latest.reward === null && latest.heldout !== null);
   writeCell(row.querySelector('[data-cell="entropy"]'), formatNumber(latest.entropy));
   writeCell(row.querySelector('[data-cell="speed"]'), formatNumber(latest.tokens_per_second));
   refreshLater(REFRESH_MS);
@@ -92,7 +96,8 @@ function showNewRuns(numbers) {
 function applyLabels(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
   if (!row) return;
-  row.querySelector("[data-archived-badge]").hidden = !run.archived;
+  const badgeOfRow = row.querySelector("[data-archived-badge]");
+  if (badgeOfRow) badgeOfRow.hidden = !run.archived;
   refreshLater(0);
 }
 

@@ -1,4 +1,5 @@
 /* The overview's charts: panels come from the server, points from SeriesStore, deltas from liveRun; Chart draws one. */
+import { listenToAxes } from "../charts/axes.js";
 import { Chart } from "../charts/chart.js";
 import { picks } from "../charts/picks.js";
 import { makeElement } from "../charts/elements.js";
@@ -302,19 +303,7 @@ axis.addEventListener("click", (event) => {
 });
 showAxis();
 
-for (const [id, setting] of [["log-y", "log"], ["log-x", "logX"], ["outliers", "outliers"]]) {
-  const input = document.getElementById(id);
-  input.checked = settings[setting];
-  input.addEventListener("change", () => { settings[setting] = input.checked; countChangedAxes(); keepSettings(); redrawAll(true); });
-}
-/* Beside the closed menu: how many of its boxes are ticked. */
-function countChangedAxes() {
-  const count = document.querySelectorAll("#axes :checked").length;
-  const badge = document.getElementById("axes-changed");
-  badge.hidden = !count;
-  badge.textContent = String(count);
-}
-countChangedAxes();
+listenToAxes(settings, () => { keepSettings(); redrawAll(true); });
 const search = document.getElementById("chart-filter");
 search.value = settings.filter;
 search.addEventListener("input", () => { settings.filter = search.value; filterCharts(); keepSettings(); });

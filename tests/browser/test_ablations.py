@@ -1,4 +1,4 @@
-"""An ablation in a browser: from a run's button to its figures, which follow by themselves."""
+"""Ablations and sweeps in a browser: from a run's button to figures, which follow by themselves."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +15,8 @@ from lab.training.ablations.models import Ablation
 from lab.training.runs import metrics
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Attempt, Run, Status
+from lab.training.sweeps.launch import create_sweep
+from lab.training.sweeps.models import Sweep, Trial
 
 SPEC: dict[str, Any] = {
     "recipe": "grpo",
@@ -92,6 +94,26 @@ def test_figures_and_dots_come_as_runs_finish_and_a_dot_opens_its_run(page: Page
     page.mouse.down()
     page.mouse.up()
     page.wait_for_url(f"**/runs/{first.pk}/")
+
+
+def test_a_sweep_draws_a_line_for_each_trial_that_leads_to_its_run(page: Page, team: Team, me: User) -> None:
+    space = [{"key": "training.learning_rate", "values": [1e-4, 1e-3, 1e-2]}]
+    about = {"sampler": "grid", "metric": "reward", "most_runs": 3, "parallel": 3}
+    sweep = create_sweep(Sweep(team=team, author=me, name="Rates of learning, " * 5, spec=SPEC, space=space, **about))
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"/sweeps/{sweep.pk}/")
+    expect(page.get_by_text("0 of 3 trials finished, 3 queued")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390, "a long name does not widen a phone's page"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    for place, trial in enumerate(sweep.in_order()):
+        Run.across_teams.filter(trial=trial).update(status=Status.FINISHED)
+        Trial.across_teams.filter(pk=trial.pk).update(score=place / 10)
+    lines = page.locator("#parallel .line")
+    expect(lines).to_have_count(3)  # the page follows by itself
+    page.locator("#trial-3").get_by_role("link").focus()
+    expect(page.locator("#parallel .line.lit")).to_have_attribute("data-trial", "trial-3")
+    lines.last.dispatch_event("click")  # the best lies on top
+    page.wait_for_url(f"**/runs/{sweep.trials.get(number=2).run_id}/")
 
 
 def test_stopping_and_deleting_ask_first(page: Page, team: Team, me: User) -> None:

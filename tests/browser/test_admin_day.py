@@ -11,13 +11,13 @@ from django.conf import settings
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
-from lab.supervision.supervisor import run_claims
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs import publisher
 from lab.training.runs.models import Run
 from tests.browser.conftest import WebProcess
 from tests.lab.accounts.signing_in import PASSWORD, code_of
+from tests.lab.supervisor.claiming import claim_run
 
 SECRET = "a long enough secret"
 
@@ -119,8 +119,8 @@ def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: Web
     page.get_by_label("Concurrent runs").fill("1")
     page.get_by_role("button", name="Save").click()
     first, second = launch(researcher, "first"), launch(researcher, "second")
-    assert run_claims.claim_run(first, "gpu:1/x", "gpu:1")
-    assert not run_claims.claim_run(second, "gpu:2/y", "gpu:2")
+    assert claim_run(first, "gpu:1/x", "gpu:1")
+    assert not claim_run(second, "gpu:2/y", "gpu:2")
     publisher.flush_messages()
     researcher.goto(f"/t/reasoning/runs/{second.pk}/")
     expect(researcher.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already has 1 of 1 concurrent runs")

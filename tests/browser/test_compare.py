@@ -14,7 +14,7 @@ from lab.lib.numbers import format_number as lab_number
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.training.ablations.intervals import estimate_mean_interval
-from lab.training.runs import metrics
+from lab.training.runs import live, metrics, publisher
 from lab.training.runs.models import Attempt, Run, Status
 from tests.browser.conftest import until
 from tests.hostile import MARK, PAYLOADS, stored
@@ -76,6 +76,7 @@ def test_a_run_keeps_its_colour_hides_by_its_eye_and_the_address_remembers(page:
     assert {one["y"][0]: (one["color"], one["dash"]) for one in drawn(page, "reward")} == {y: before[y] for y in (2, 3)}
     page.get_by_role("button", name="Show #3 r").click()
     page.get_by_label("Smoothing, 0 to 0.999").fill("0.5")
+    page.locator("#axes summary").click()
     page.get_by_label("Log y").check()
     page.get_by_label("Search metrics").fill("/^rew|MY/")
     expect(page.locator("#metric-note")).to_have_text("2 of 2 metrics")
@@ -120,6 +121,45 @@ def test_groups_are_means_with_the_interval_of_students_t(page: Page, team: Team
     assert page.url.endswith("&by=training.learning_rate")
     page.reload()
     expect(page.locator("#group-legend li")).to_have_count(2)
+
+
+@pytest.mark.feature(15, 21, 22)
+def test_a_run_that_trains_is_followed_on_the_axes_that_were_chosen(page: Page, team: Team, me: User) -> None:
+    sizes = {"trainer": "grpo", "per_device_train_batch_size": 4}
+    spec = {"recipe": "grpo", "training": sizes}
+    points = {"reward": [(step, 5.0 if step == 10 else step / 10) for step in range(1, 31)]}
+    logged(team, points, spec=spec)
+    run = logged(team, points, spec=spec, status=Status.RUNNING, finished_at=None, step=30, total_steps=32)
+    page.goto("/compare/?run=1&run=2&smooth=0&y=reward~0,2")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    assert [len(one["x"]) for one in drawn(page, "reward")] == [30, 30]
+    page.evaluate("window.loadedOnce = true")
+    axes = f'document.querySelector("{plot("reward")}")._fullLayout'
+    shown = f"() => {{ const {{ xaxis, yaxis }} = {axes}; return [xaxis.type, xaxis.range, yaxis.range]; }}"
+    assert page.evaluate(shown)[2] == [0, 2]
+    page.get_by_role("button", name="Reset zoom").click()
+    until(page, f"() => {axes}.yaxis.range[1] > 5")
+    page.locator("#axes summary").click()
+    page.get_by_label("Ignore outliers").check()
+    page.get_by_label("Log x").check()
+    page.get_by_role("button", name="Samples").click()
+    until(page, f'() => document.querySelector("{plot("reward")}").data[0].x.at(-1) === 120')  # 4 completions a step
+    assert page.url.endswith("&x=samples&log-x=1&outliers=0")
+    kind, x, y = page.evaluate(shown)
+    assert (kind, x[0]) == ("log", pytest.approx(math.log10(4)))
+    assert 2.5 < y[1] < 3.5  # the 5 is outside of it
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        metrics.append_metric_points(cursor, run.pk, 1, {"reward": [(31, 3.1), (32, 3.2)], "kl": [(32, 0.5)]})
+    Run.across_teams.filter(pk=run.pk).update(step=32, status=Status.FINISHED, finished_at=timezone.now())
+    run.refresh_from_db()
+    live.publish_state(run)
+    publisher.flush_messages()
+    until(page, f'() => document.querySelector("{plot("reward")}").data.map((one) => one.x.at(-1)).join() === "120,128"')
+    assert len(drawn(page, "kl")) == 1  # a metric that nothing had when the page was opened
+    expect(page.locator("#summary-table tbody tr").nth(1)).to_contain_text("finished")
+    expect(page.locator("[data-live-badge]")).to_be_hidden()  # nothing goes on any more
+    assert page.evaluate("window.loadedOnce") is True
 
 
 @pytest.mark.feature(23)

@@ -8,12 +8,14 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
+from lab.lib.npm_packages import packages_folder
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.verbs import archive_runs
 from tests.browser.conftest import until, wait_with_keys_for_load
+from tests.browser.test_every_page import AXE, find_cuts, find_violations
 
 # How far the page and the table are wider than their room, and the words of cells that lie beside it.
 BESIDE = """() => {
@@ -134,6 +136,63 @@ def test_filters_and_sorting_live_in_the_url_and_in_the_history(page: Page, runs
     expect(page.get_by_role("heading", name="No results")).to_be_visible()
     page.get_by_role("link", name="Clear the filters").click()
     expect(page.locator("tr[data-run]")).to_have_count(3)
+
+
+@pytest.mark.feature(25)
+def test_columns_are_chosen_pinned_and_moved_by_keyboard(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    page.goto("/runs/")
+    page.get_by_text("Columns", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.get_by_label("Find a column").fill("learning rate task")
+    expect(page.locator("[data-column]:visible")).to_have_count(0)
+    page.get_by_label("Find a column").fill("toke")
+    tokens = page.get_by_role("listitem").filter(has=page.locator('input[name="column"][value="tokens"]'))
+    tokens.get_by_label("Tokens", exact=True).focus()
+    page.keyboard.press("Space")
+    tokens.get_by_label("Pin").press("Space")
+    page.get_by_label("Find a column").fill("")
+    up = page.get_by_role("button", name="Move Run up")
+    up.press("Enter")
+    expect(up).to_be_focused()  # for the next step
+    expect(page.locator("#announcer")).to_have_text(re.compile(r"Run: 1 of \d+"))
+    page.get_by_role("button", name="Apply").press("Enter")
+    page.wait_for_url("**/runs/?cols=*")
+    heads = page.locator(".runs thead th:visible")
+    expect(heads).to_have_text(["", "Tokens", "Run", "Status", *[re.compile(".")] * 10])
+    page.goto("/runs/")  # remembered, and said in the address for who copies it
+    expect(heads.nth(1)).to_have_text("Tokens")
+    page.wait_for_url(re.compile(r"\?cols=.*tokens"))
+
+    page.set_viewport_size({"width": 800, "height": 900})
+    left = "() => [...document.querySelectorAll('.runs tbody tr:first-child .pinned')].map((cell) => Math.round(cell.getBoundingClientRect().left))"
+    before = page.evaluate(left)
+    page.evaluate("document.querySelector('.table-wrap').scrollLeft = 300")
+    assert page.evaluate("document.querySelector('.table-wrap').scrollLeft") > 100
+    assert page.evaluate(left) == before  # what is pinned stays
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("button", name="Reset columns").click()
+    expect(heads.nth(1)).to_have_text("Status")
+
+
+@pytest.mark.feature(25)
+def test_a_group_opens_and_ticks_its_runs(page: Page, runs: list[Run], owner: User, sign_in: Callable[[User], None]) -> None:
+    sign_in(owner)
+    Run.across_teams.filter(pk=runs[2].pk).update(task="kb")
+    page.goto("/runs/")
+    page.get_by_label("Group by").select_option("task")
+    page.wait_for_url("**/runs/?group=task")
+    page.get_by_label("Select the runs of mini_gsm").check()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    page.get_by_role("link", name="mini_gsm").click()
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+    page.get_by_label("Select #1 one").uncheck()
+    assert page.get_by_label("Select the runs of mini_gsm").evaluate("(box) => [box.checked, box.indeterminate]") == [False, True]
+    page.get_by_label("Select the runs of kb").check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    page.wait_for_url("**/compare/?run=2&run=3")
 
 
 def test_a_hostile_name_never_runs_as_script(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
@@ -281,3 +340,34 @@ def test_the_table_has_room_for_its_columns(page: Page, team: Team, owner: User,
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate(BESIDE) == [0, 0, []], width
     page.set_viewport_size({"width": 1440, "height": 900})
+
+
+@pytest.mark.feature(5)
+def test_the_queue_is_put_in_order_by_keyboard_and_by_dragging_and_fits(
+    page: Page, runs: list[Run], team: Team, owner: User, sign_in: Callable[[User], None]
+) -> None:
+    first, second, third = runs
+    sign_in(owner)
+    page.add_init_script(path=packages_folder() / AXE.served_name)
+    page.goto("/queue/")
+    links = page.locator("tr[data-run] .q-name > a")
+    expect(links).to_have_text(["#1 one", "#2 two", "#3 three"])
+    page.get_by_role("button", name="Move #3 to the top").focus()
+    page.keyboard.press("Enter")
+    expect(links).to_have_text(["#3 three", "#1 one", "#2 two"])
+    expect(page.get_by_role("status").filter(has_text="Moved #3 to the top, before #1 in the queue gpu.")).to_be_visible()
+    expect(page.get_by_role("button", name="Move #3 to the top")).to_be_focused()
+    page.locator(f'tr[data-run="{second.number}"] [data-grip]').drag_to(
+        page.locator(f'tr[data-run="{first.number}"] .q-name'), target_position={"x": 20, "y": 2}
+    )
+    expect(links).to_have_text(["#3 three", "#2 two", "#1 one"])
+    page.get_by_label("Priority of #1").select_option("High")
+    expect(links).to_have_text(["#1 one", "#3 three", "#2 two"])
+    assert third.claim("box:1/a")  # a worker took it while the page was open
+    page.get_by_role("button", name="Move #3 down").click()
+    expect(page.get_by_role("status").filter(has_text="#3 waits no longer: the worker box:1 has taken it.")).to_be_visible()
+    expect(page.locator("#training-title + .table-wrap .q-name")).to_have_text("#3 three")
+    launch_run(team, owner, GRPO, "a stage with a name that is long enough to be broken into lines", parent=first)
+    page.reload()
+    expect(page.get_by_text("with #1")).to_be_visible()
+    assert [*find_violations(page), *find_cuts(page)] == []

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from lab.supervision.supervisor import run_claims
 from lab.supervision.supervisor.sweeper import select_unheld_runs
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import publisher
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run
+from tests.lab.supervisor.claiming import claim_run
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -26,7 +26,7 @@ def set_runs_at_once(page: Page, limit: str) -> None:
 @pytest.mark.feature(9)
 def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, team: Team, owner: User, sign_in: Callable[[User], None]) -> None:
     first = launch_run(team, owner, GRPO, "first")
-    assert run_claims.claim_run(first, "a:1/x", "a:1")
+    assert claim_run(first, "a:1/x", "a:1")
     sign_in(owner)
     set_runs_at_once(page, "1")
     expect(page.locator(".quota-card").first).to_contain_text("used up")
@@ -38,7 +38,7 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     page.locator(".launch-button").click()
     expect(page.locator("#run-head h1")).to_contain_text("second")
     second = Run.across_teams.get(name="second")
-    assert not run_claims.claim_run(second, "b:1/y", "b:1")
+    assert not claim_run(second, "b:1/y", "b:1")
     publisher.flush_messages()
     page.reload()
     expect(page.locator("#run-head .banner", has_text="Waiting in the queue")).to_contain_text("already has 1 of 1 concurrent runs")
@@ -54,6 +54,6 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     assert select_unheld_runs([second]) == [second]
     publisher.flush_messages()
     expect(why).not_to_contain_text("already has")
-    assert run_claims.claim_run(second, "b:1/y", "b:1")
+    assert claim_run(second, "b:1/y", "b:1")
     publisher.flush_messages()
     expect(page.locator(f'tr[data-run="{second.pk}"] .chip')).to_have_text("starting")

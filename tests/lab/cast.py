@@ -33,6 +33,7 @@ from lab.training.catalog.models import SavedRecipe
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import TAG_LENGTH, Checkpoint, Run, Status
 from lab.training.runs.placement import Place
+from lab.training.sweeps.models import Sweep, Trial
 from lab.watching.alerts.models import Delivery, Notice, Rule, Webhook
 from tests.lab.alerts.making import make_alerts
 from tests.lab.policies.making import make_policies
@@ -42,7 +43,7 @@ from trainers.contract.events import AnyEvent, Message
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
 PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
 PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
-OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id")
+OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id", "sweep_id")
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
@@ -94,6 +95,10 @@ class Cast:
     @property
     def request(self) -> JoinRequest:
         return JoinRequest.objects.get(team=self.team)
+
+    @property
+    def sweep(self) -> Sweep:
+        return Sweep.objects.get(team=self.team)
 
     @property
     def project(self) -> Project:
@@ -179,6 +184,11 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     view = SavedView.objects.create(team=team, owner=user, name=f"view {mark}", query=f"q={mark}", shared=True)
     ablation = Ablation.objects.create(team=team, author=user, source=run, name=f"ablation {mark}", spec=run.spec, seeds=1)
     AblationRun.objects.create(ablation=ablation, run=run, variant="full", seed=0)
+    space = [{"key": "training.learning_rate", "values": [1e-3, 1e-4]}]
+    about = {"sampler": "grid", "metric": "reward", "most_runs": 2, "parallel": 1, "state": "stopped", "reason": f"reason {mark}"}
+    sweep = Sweep.objects.create(team=team, author=user, runner=user, source=run, name=f"sweep {mark}", spec=run.spec, space=space, **about)
+    Trial.objects.create(sweep=sweep, run=run, number=0, values={"training.learning_rate": 1e-3}, score=0.5)
+    Trial.objects.create(sweep=sweep, number=1, values={"training.learning_rate": 1e-4}, refusal=f"refusal {mark}")
     result = {"format": FORMAT, "members": [], "methods": [], "notes": [f"note {mark}"], "scale": None, "summary": summarize_replayed_members([])}
     base = {"name": "grpo", "config": {}}
     replay = Replay.objects.create(team=team, run=run, user=user, step=1, group=0, base=base, status=ReplayStatus.FINISHED, result=result)

@@ -167,7 +167,7 @@ def test_too_many_runs_or_none_are_refused_with_the_reason(seeds: str, reason: s
 def test_a_recipe_without_methods_has_nothing_to_take_away(as_owner: Client, team: Team, owner: User) -> None:
     plain = launch_run(team, owner, {**STACKED, "methods": []}, "plain")
     assert "nothing to ablate" in as_owner.get("/ablations/new/", {"from_run": plain.pk}).content.decode()
-    assert "?from_run=" not in as_owner.get(f"/runs/{plain.pk}/").content.decode()
+    assert "/ablations/new/?from_run=" not in as_owner.get(f"/runs/{plain.pk}/").content.decode()
 
 
 def test_a_run_with_methods_offers_to_be_ablated(as_owner: Client, source: Run) -> None:

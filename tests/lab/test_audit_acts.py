@@ -17,6 +17,7 @@ from lab.teams.accounts.permissions import ROUTES
 from lab.teams.audit.models import Entry
 from lab.training.catalog.models import SavedRecipe
 from lab.training.runs.models import Run, Status
+from lab.training.workers.models import Worker
 from tests.conftest import make_member
 from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.html_forms import send
@@ -43,6 +44,12 @@ def get(name: str, query: str = "") -> Drive:
 
 def run_is(status: Status) -> Callable[[Cast], Any]:
     return lambda cast: Run.across_teams.filter(pk=cast.run.pk).update(status=status)
+
+
+def stand_alone(cast: Cast) -> None:
+    """A worker, and no other team that it serves."""
+    Worker.objects.create(name="box:1", host="h", pid=1, queues=["gpu"])
+    assert not Team.objects.exclude(pk=cast.team.pk).exists()
 
 
 def in_archive(cast: Cast) -> None:
@@ -98,8 +105,15 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "bin-restore": (post("bin-restore", binned_run), {"run.restore": 1}),
     "bin-delete": (post("bin-delete", binned_run), {"run.purge": 1}),
     "runs-act": (post("runs-act", lambda cast: {"act": "tag", "tag": "a", "run": [cast.run.number]}), {"run.tag": 1}),
+    "run-queue-change": (
+        post("run-queue-change", lambda cast: {"act": "priority", "priority": "1", "run": cast.run.number}, run_is(Status.QUEUED)),
+        {"run.priority": 1},
+    ),
+    "worker-drain": (post("worker-drain", {"worker": "box:1", "act": "drain"}, stand_alone), {"worker.drain": 1}),
     "ablation-stop": (post("ablation-stop", before=run_is(Status.RUNNING)), {"ablation.stop": 1, "run.stop": 1}),
     "ablation-delete": (post("ablation-delete"), {"ablation.delete": 1}),
+    "sweep-continue": (post("sweep-continue"), {"sweep.continue": 1}),
+    "sweep-delete": (post("sweep-delete"), {"sweep.delete": 1}),
     "rollouts-export": (get("rollouts-export"), {"rollouts.export": 1}),
     "run-metrics-csv": (get("run-metrics-csv"), {"metrics.export": 1}),
     "version-export": (get("version-export", "?shape=kto"), {"dataset.export": 1}),
@@ -124,18 +138,29 @@ ELSEWHERE = {
     "recipe-save",
     "ablation-new",
     "ablation-more",
+    "sweep-new",
+    "sweep-stop",
+    "sweep-again",
     "recall-rebuild",
     "run-match",
     "sampling-label",
 }  # recorded by the same verbs; their forms are long
 SILENT = {
-    *("launch-preflight", "launch-compose", "guidelines-preview", "dataset-preview", "version-train", "rollouts-columns"),  # only show something
+    *(
+        "launch-preflight",
+        "launch-compose",
+        "guidelines-preview",
+        "dataset-preview",
+        "version-train",
+        "rollouts-columns",
+        "runs-columns",
+    ),  # only show something
     *("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag"),  # keep their own history
     *("view-save", "view-restore", "view-update", "view-rename", "view-delete", "what-if", "replay-again", "version-retry"),
     *("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-mine"),  # judgements are kept
     *("queue-review-accept", "judgement-review", "label-keys"),
 }
-ROOMS = ("runs.launch", "runs.replay", "rollouts.", "views.", "label.", "datasets.")  # the other rooms test their own
+ROOMS = ("runs.launch", "workers.", "runs.replay", "rollouts.", "views.", "label.", "datasets.")  # the other rooms test their own
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from lab.lib.bounded_process import (
     TooSlow,
     call_in_child,
 )
+from lab.lib.child_environment import DECODER
 
 HERE = "tests.lab.test_bounded_process"
 SMALL = ProcessLimits(seconds=10, cpu_seconds=1, memory=256 << 20, result=1 << 20)
@@ -65,6 +66,10 @@ def write_much() -> Iterator[str]:
 
 def tell_environment() -> Iterator[dict[str, str]]:
     yield dict(os.environ)
+
+
+def tell_environment_of_preflight(data: bytes, policy_pending: bool, model: None) -> Iterator[dict[str, str]]:
+    return tell_environment()
 
 
 def crash() -> Iterator[int]:
@@ -108,15 +113,15 @@ def test_a_child_that_is_late_is_killed_with_what_it_started() -> None:
 
 def test_a_child_knows_nothing_of_the_labs_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "secret-of-somebody")
-    monkeypatch.setattr(bounded_process, "server", bounded_process.ForkServer())
-    [found] = call_in_child(f"{HERE}:tell_environment", "a", SMALL)
+    children = bounded_process.ForkedChildren(bounded_process.ForkServer(DECODER), CallSlots(1, 1))
+    [found] = children.call(f"{HERE}:tell_environment", "a", SMALL)
     assert not {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "WANDB_API_KEY"} & set(found)
-    bounded_process.server.end()
+    children.server.end()
 
 
 def test_a_server_that_was_killed_is_started_again() -> None:
     list(call_in_child(f"{HERE}:squares", "a", SMALL, most=1))
-    process = bounded_process.server.process
+    process = bounded_process.decoders.server.process
     assert process is not None
     process.kill()
     process.wait()
@@ -139,8 +144,8 @@ def test_one_owner_gets_a_share_of_the_children_and_whoever_waits_too_long_is_to
 def test_no_database_connection_is_held_while_a_child_works(monkeypatch: pytest.MonkeyPatch) -> None:
     connection.ensure_connection()
     seen: list[Any] = []
-    ask = bounded_process.server.ask
-    monkeypatch.setattr(bounded_process.server, "ask", lambda *given: (seen.append(connection.connection), ask(*given))[1])
+    ask = bounded_process.decoders.server.ask
+    monkeypatch.setattr(bounded_process.decoders.server, "ask", lambda *given: (seen.append(connection.connection), ask(*given))[1])
     list(call_in_child(f"{HERE}:squares", "a", SMALL, most=1))
     assert seen == [None]
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rich.console import Console
 
+from lab.celery import app
 from lab.lib.processes import ManagedProcess, wait_for
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import demo as demonstration
@@ -132,6 +134,12 @@ def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: 
     assert run_command("worker", "--check")[0] == 0
     below = psutil.Process(child.process.pid).children(recursive=True)
     assert len(below) == 1  # the forked child that supervises
+    assert run_command("drain", "nobody")[0] == 2
+    assert "finishes its run and takes no more." in run_command("drain", "w")[1]
+    host = f"{child.process.pid}@{socket.gethostname()}"
+    asked = app.control.inspect(destination=[host], timeout=2)
+    assert wait_for(lambda: asked.active_queues() == {host: []}, 60), child.log.read_text()  # it leaves messages to others
+    assert run_command("drain", "w", "--undo") == (0, "Worker w takes runs again.\n", "")
     child.process.send_signal(signal.SIGTERM)
     assert child.process.wait(120) == 0, child.log.read_text()
     assert not Worker.objects.exists()

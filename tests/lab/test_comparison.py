@@ -100,12 +100,27 @@ def test_the_search_finds_runs_to_add_and_leaves_out_those_that_are_there(team: 
     assert "No other run matches" in page(as_owner, "/compare/?part=found&run=2&find=%00nowhere")
 
 
-def test_a_run_that_trains_brings_a_hint_to_reload(team: Team, as_owner: Client) -> None:
+def test_a_run_that_trains_is_named_and_its_part_comes_alone(team: Team, as_owner: Client) -> None:
     logged(team, status=Status.RUNNING)
     logged(team)
-    text = page(as_owner, "/compare/?run=1&run=2")
-    assert "#1 is running at step 10 of 10" in text
-    assert "data-reload" in text
+    text, part = page(as_owner, "/compare/?run=1&run=2"), page(as_owner, "/compare/?run=1&run=2&part=live")
+    for found in (text, part):
+        assert "#1 is running at step 10 of 10" in found
+        assert [run["open"] for run in json.loads(re.findall(r'id="compare-data"[^>]*>(.*?)</script>', found, re.S)[0])["runs"]] == [True, False]
+    assert "<html" not in part
+
+
+@pytest.mark.feature(21)
+def test_samples_are_steps_by_what_each_trains_on(team: Team) -> None:
+    sized = logged(team, {"reward": [(1, 0.1), (5, 0.2)]})
+    Run.across_teams.filter(pk=sized.pk).update(
+        trainer="grpo", spec={"training": {"trainer": "grpo", "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}}
+    )
+    unsaid = logged(team, {"reward": [(1, 0.1)]})
+    runs = list(Run.objects.of(team).order_by("number"))
+    assert [run.pk for run in runs] == [sized.pk, unsaid.pk]
+    read = series.build_metric_series(runs, ["reward"], "samples", aligned=False)["reward"]
+    assert [one["x"] for one in read] == [[16.0, 80.0], [None]]
 
 
 # Points
@@ -202,13 +217,15 @@ def test_a_summary_has_the_end_the_best_and_what_it_took(team: Team) -> None:
     held = [(0, 0.1), (5, 0.9), (10, 0.6)]
     runs = [logged(team, {"heldout/reward": held}), logged(team, {"heldout/reward": [(0, 0.1), (10, 0.7)], "reward": [(1, 0.5)]}), logged(team)]
     one, other, without = summarize_compared_runs(runs)
-    assert one.final
-    assert one.highest
-    assert other.final
-    assert (one.final.number, one.final.step, one.final.best) == (0.6, 10, False)
-    assert (one.highest.number, one.highest.step, one.highest.best) == (0.9, 5, True)
-    assert other.final.best
-    assert without.final is None
+    [final, highest, *_] = one.values
+    [other_final, *_] = other.values
+    assert final
+    assert highest
+    assert other_final
+    assert (final.number, final.step, final.best) == (0.6, 10, False)
+    assert (highest.number, highest.step, highest.best) == (0.9, 5, True)
+    assert other_final.best
+    assert without.values[0] is None
     assert one.seconds == pytest.approx(7200, abs=1)
 
 

@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each wing imports only what stands before it, and so does each room of a wing.
 WINGS = {
     "teams": ("accounts", "audit", "people"),
-    "training": ("catalog", "workers", "runs", "ablations"),
+    "training": ("catalog", "workers", "runs", "ablations", "sweeps"),
     "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor"),
     "labelling": ("labels", "quality"),
     "data": ("datasets", "loop", "projects"),
-    "watching": ("usage", "alerts"),
+    "watching": ("usage", "queue", "alerts"),
     "supervision": ("supervisor", "outside"),
     "models": ("policies", "playground", "bin"),
     "edges": ("operations", "api"),

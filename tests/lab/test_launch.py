@@ -12,6 +12,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import launch as launching
+from lab.training.runs import preflight
 from lab.training.runs.launch import PENDING, launch_recipe, launch_run, plan_recipe
 from lab.training.runs.models import Checkpoint, Run, Status
 from lab.training.runs.preflight import PreflightError, run_preflight
@@ -280,7 +281,15 @@ def test_preflight_leaves_a_pending_policy_alone(team: Team) -> None:
     assert [problem["field"].split(".")[0] for problem in run_preflight(spec)["problems"]] == ["policy"]
 
 
-def test_a_preflight_that_dies_says_so(team: Team, settings: Settings, tmp_path: Path) -> None:
-    settings.BASE = tmp_path  # no trainers there
-    with pytest.raises(PreflightError, match=r"died with exit code 1: .*No module named"):
+def test_a_preflight_that_dies_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "CHECK", "trainers.checks.nowhere:answer_preflight")
+    with pytest.raises(PreflightError, match=r"the check failed: ModuleNotFoundError: No module named"):
         run_preflight({})
+
+
+def test_a_child_of_the_preflight_learns_a_variable_that_is_set_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And keeps nothing of it: every check is a process of its own."""
+    monkeypatch.setattr(preflight, "CHECK", "tests.lab.test_bounded_process:tell_environment_of_preflight")
+    assert "HF_ENDPOINT" not in run_preflight({})
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.example.org")
+    assert run_preflight({})["HF_ENDPOINT"] == "http://hub.example.org"

@@ -110,7 +110,7 @@ def test_prompts_are_shown_as_text_and_not_whole(as_owner: Client, team: Team, m
     run = make_run(team, status=Status.QUEUED)
     texts = [*map(stored, PAYLOADS), "x" * 5000]
     samples = [{"prompt": [{"role": "user", "content": text}], "reference": text} for text in texts]
-    monkeypatch.setattr(page_views, "run_preflight", lambda spec, policy_pending: {"samples": samples})
+    monkeypatch.setattr(page_views, "run_preflight", lambda spec, policy_pending, owner: {"samples": samples})
     shown = as_owner.get(f"/runs/{run.pk}/?part=prompts").content.decode()
     assert shown.count("<li>") == len(texts)
     assert "<script" not in shown

@@ -247,3 +247,16 @@ def test_another_teams_runs_are_not_found(as_stranger: Client, stranger: User, m
         assert as_stranger.post("/runs/act/", {**data, "run": run.number}, headers=JSON).status_code == 404
     assert (reread(run).status, run.tags) == (Status.RUNNING, ["secret tag"])
     assert tags.list_team_tags(stranger.memberships.get().team) == []
+
+
+@pytest.mark.feature(6)
+def test_ticked_runs_are_queued_again_and_the_others_are_left_and_said_why(as_owner: Client, make_runs: MakeRuns) -> None:
+    runs = make_runs(Status.STOPPED, Status.FAILED, Status.FINISHED, Status.RUNNING)
+    runs += make_runs(Status.STOPPED, archived_at=timezone.now()) + make_runs(Status.FAILED, outside=True)
+    said = act(as_owner, "resume", runs)
+    assert [reread(run).status for run in runs] == ["queued", "queued", "finished", "running", "stopped", "failed"]
+    assert said["text"] == (
+        "Queued 2 runs again, from the last checkpoint of each. Left unchanged: #3 (already finished, clone it instead); #4 (already running); "
+        "#5 (This run is archived. Unarchive it first); #6 (trained by a script elsewhere, which resumes it)."
+    )
+    assert Entry.across_teams.filter(action="run.resume").count() == 2

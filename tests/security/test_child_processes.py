@@ -35,8 +35,6 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
     "lab/lib/bounded_process.py": 1,
     "lab/lib/processes.py": 1,
     "lab/lib/kept_process.py": 1,
-    "lab/training/runs/model_lookup.py": 1,
-    "lab/training/runs/preflight.py": 1,
     "lab/supervision/supervisor/trainer_process.py": 1,
 }
 FORKS = "lab/lib/fork_server.py"  # has the environment of a decoder itself, and hands it on (tests/lab/test_bounded_process.py)
@@ -140,7 +138,8 @@ def caught(monkeypatch: pytest.MonkeyPatch, module: Any, begin: Any) -> dict[str
     shown: list[dict[str, str]] = []
 
     def instead(command: list[str], *arguments: Any, **options: Any) -> Any:
-        assert command[:3] == [sys.executable, "-m", "trainers"]
+        assert command[:2] == [sys.executable, "-m"]
+        assert command[2] in ("trainers", "lab.lib.fork_server")
         kept = {name: value for name, value in options.items() if name in ("env", "cwd")}
         process = real([sys.executable, "-c", SHOW], stdout=subprocess.PIPE, **kept)
         shown.append(json.loads(process.communicate(timeout=120)[0]))
@@ -153,7 +152,7 @@ def caught(monkeypatch: pytest.MonkeyPatch, module: Any, begin: Any) -> dict[str
 
 
 def test_a_preflight(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(caught(monkeypatch, preflight_room, lambda: preflight_room.run_preflight({})), *OPERATORS)
+    hold(caught(monkeypatch, preflight_room, lambda: preflight_room.run_preflight({})), *OPERATORS)  # its server's, which forks every check
 
 
 def test_a_look_up_of_a_model(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ FINER: dict[str, tuple[frozenset[str], str]] = {
     "label-adjudicate": (LEADS, "leads, and the queue's reviewers"),
     **{name: (frozenset({"owner"}), "a notice is its person's") for name in ("inbox-open", "inbox-read")},
     **{name: (frozenset({"owner"}), "a rule is its person's") for name in ("alert", "alert-switch", "alert-delete")},
+    "worker-drain": (frozenset(), "workers serve the stranger's team too: operators decide"),
     "token-revoke": (frozenset({"admin", "owner"}), "whose token it is, and admins"),
 }
 
@@ -42,6 +43,7 @@ def given(route: Route, cast: Cast) -> dict[str, Any]:
         "launch-preflight": {"recipe": "grpo"},
         "launch-compose": {"recipe": "grpo", "act": "0:base"},
         "ablation-new": {"from_run": str(cast.run.pk)},
+        "run-queue-change": {"act": "queue", "queue": "gpu", "run": str(cast.run.number)},
         "runs-act": {"act": "tag", "tag": "t", "run": str(cast.run.number)},
         "project-move": {"kind": "run", "id": str(cast.run.number), "to": "none"},
     }

@@ -7,19 +7,35 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from pydantic import TypeAdapter, ValidationError
+
 from trainers.checks.model_facts import ModelAnswer, ModelFacts, read_model_facts
 from trainers.checks.model_size import count_parameters_of_config, count_parameters_of_folder
-from trainers.contract.problems import Problem
-from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, TinyPolicy
+from trainers.contract.problems import Problem, SpecError
+from trainers.contract.spec import FolderPolicy, HubPolicy, Policy, RunPolicy, TinyPolicy
 from trainers.policies.checks import find_cached_folder, is_hub_offline, template_in
 
 SECONDS = 4.0  # that the hub may be silent
 LARGEST_JSON = 16 << 20  # bytes; some tokenizers' configurations have megabytes
 WORKER_WILL = "the worker will download it when the run starts"
+
+
+def answer_model_lookup(data: bytes) -> Iterator[str]:
+    """The answer about the policy in ``data``, part of a spec, as one line of JSON. Raises SpecError."""
+    yield json.dumps(look_up_model(parse_policy(data)).as_json(), allow_nan=False)
+
+
+def parse_policy(text: bytes) -> TinyPolicy | HubPolicy | FolderPolicy | RunPolicy:
+    """Raises SpecError."""
+    try:
+        return TypeAdapter[Any](Policy).validate_json(text)
+    except ValidationError as error:
+        raise SpecError([Problem("policy", None, f"is no policy: {error.errors()[0]['msg']}", given=False)]) from None
 
 
 def look_up_model(policy: TinyPolicy | HubPolicy | FolderPolicy | RunPolicy) -> ModelAnswer:

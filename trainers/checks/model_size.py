@@ -38,13 +38,13 @@ def count_parameters_of_file(path: Path) -> int:
 
 def count_parameters_of_config(config: Mapping[str, Any]) -> int | None:
     """Of the model that a configuration describes, built without memory for its weights; None where transformers has no such architecture."""
+    layers = config.get("num_hidden_layers", config.get("n_layer"))
+    if not isinstance(layers, int) or layers > DEEPEST:
+        return None
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     known = {key: value for key, value in config.items() if key not in ("auto_map", "model_type")}
-    layers = config.get("num_hidden_layers", config.get("n_layer"))
-    if not isinstance(layers, int) or layers > DEEPEST:
-        return None
     try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(AutoConfig.for_model(str(config.get("model_type")), **known), trust_remote_code=False)

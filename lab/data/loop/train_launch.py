@@ -27,7 +27,8 @@ def preflight_training(form: TrainForm, spec: Spec) -> dict[str, Any]:
     team = form.version.dataset.team
     checked = launch.check_launch_spec(team, {**spec, "output": launch.PENDING}, parent=parent)
     pending = parent is not None and parent.status != Status.FINISHED
-    return preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending, queue=placement.find_usual_queue(team))
+    queue = placement.find_usual_queue(team)
+    return preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending, queue=queue, owner=f"{team.pk}")
 
 
 def launch_training(form: TrainForm, user: User | None, spec: Spec, match_by: User | None) -> Run:

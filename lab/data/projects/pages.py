@@ -15,7 +15,7 @@ from lab.labelling.labels.models import Queue
 from lab.teams.accounts.models import Project, Team
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
-from lab.training.runs.models import OPEN, Run
+from lab.training.runs.models import HEAVY, OPEN, Run
 
 NEWEST = 8  # of each kind on a project's page
 MOVABLE = (("runs", Run), ("queues", Queue), ("datasets", Dataset))
@@ -75,7 +75,7 @@ def render_project_page(
     context = {
         "room": "projects",
         "project": project,
-        "runs": project.runs.listed().defer("spec", "special_tokens", "notes").select_related("created_by").order_by("-number")[:NEWEST],
+        "runs": project.runs.listed().defer(*HEAVY).select_related("created_by").order_by("-number")[:NEWEST],
         "queues": project.queues.order_by("-created_at", "-pk")[:NEWEST],
         "datasets": project.datasets.order_by("-created_at", "-pk")[:NEWEST],
         "may_manage": has_team_permission(request, "projects.manage"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from ninja import Field
@@ -26,15 +26,28 @@ class AblationIn(RequestBody):
     seeds: int = Field(SEEDS, ge=1, le=MOST_RUNS, description="Seeds per variant; use at least three for a meaningful interval.")
 
 
-def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
-    """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
+class ExperimentSource(Protocol):
+    """A body that names a run, or holds a spec."""
+
+    run: UUID | None
+    spec: dict[str, Any] | None
+
+
+def find_experiment_source(team: Team, given: ExperimentSource) -> tuple[dict[str, Any], Run | None, str]:
+    """The spec, the run it is of, and which field of the body said so. Raises ApiProblem."""
     if (given.run is None) == (given.spec is None):
         raise make_invalid_problem("run", "give either a run or a spec", "the API returns the spec of a run with the run")
     source = Run.objects.of(team).filter(pk=given.run).first() if given.run else None
     if given.run and source is None:
         raise make_invalid_problem("run", "your team has no such run", "give the id of one of its runs")
-    spec = restore_reference_names(team, source.spec) if source else {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}
-    location = "run" if source else "spec"
+    if source:
+        return restore_reference_names(team, source.spec), source, "run"
+    return {key: value for key, value in (given.spec or {}).items() if key != OUTPUT}, None, "spec"
+
+
+def plan_ablation(team: Team, given: AblationIn) -> tuple[dict[str, Any], Run | None]:
+    """The full stack's spec and the run it is from. Raises ApiProblem with everything that would be refused."""
+    spec, source, location = find_experiment_source(team, given)
     if reason := explain_launch_refusal(spec, given.seeds):
         raise make_invalid_problem("seeds" if variants_of(spec) else location, reason)
     problems: dict[tuple[str, str], FieldProblem] = {}

@@ -101,7 +101,8 @@ def preflight_wish(team: Team, wish: LaunchRequest) -> list[FieldProblem]:
     queue, origin = find_wish_queue(wish), specs[0].policy.model_dump(mode="json")
     for number, spec in enumerate(specs):
         try:
-            report = run_preflight(spec.model_dump(mode="json"), policy_pending=number > 0 or pending, origin=origin, queue=queue)
+            asked, later = spec.model_dump(mode="json"), number > 0 or pending
+            report = run_preflight(asked, policy_pending=later, origin=origin, queue=queue, owner=f"{team.pk}")
         except PreflightError as error:
             raise ApiProblem("away", f"The pre-launch check failed to run: {error}. Send check: false to launch without it.") from None
         stage = f"stages.{number}." if len(specs) > 1 else ""

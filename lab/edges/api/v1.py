@@ -30,15 +30,17 @@ from lab.edges.api.operations import (
     recalls,
     review,
     rollouts,
+    run_queue,
     runs,
     runs_bulk,
     runs_doctor,
     runs_prompts,
+    sweeps,
     usage,
 )
 from lab.edges.api.operations import annotations as said
 
-EXPERIMENTS = (projects, runs, runs_bulk, bin, runs_doctor, ablations, metrics, rollouts, runs_prompts, said, catalog)
+EXPERIMENTS = (*(projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, metrics, rollouts, runs_prompts, said, catalog),)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
 TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):

@@ -14,12 +14,14 @@ from lab.teams.audit.links import register_object_place
 from lab.training.ablations.models import Ablation
 from lab.training.catalog.models import SavedRecipe
 from lab.training.runs.models import Run
+from lab.training.sweeps.models import Sweep
 
 
 def register_audit_links() -> None:
     for kind, words, model, route in (
         ("run", "run", Run, "run"),
         ("ablation", "ablation", Ablation, "ablation"),
+        ("sweep", "sweep", Sweep, "sweep"),
         ("savedrecipe", "saved recipe", SavedRecipe, "recipe-saved"),
         ("queue", "queue", Queue, "queue"),
         ("dataset", "dataset", Dataset, "dataset"),

@@ -86,14 +86,17 @@ def make_run_line(run: Run, note: str) -> CardLine:
     return CardLine(f"{run.team} {run}", note, reverse("admin:runs_run_change", args=[run.pk]))
 
 
+def describe_worker_state(worker: Worker) -> str:
+    if worker.draining:
+        return "leaving"
+    return ", ".join([*worker.queues, *([] if worker.takes_runs else ["drained"])])
+
+
 def build_workers_card() -> DashboardCard:
     rows = list(Worker.objects.judged().order_by("-seen_at")[: LISTED * 4])
     alive = [worker for worker in rows if worker.is_alive]
     gone = [worker for worker in rows if not worker.is_alive]
-    lines = [
-        CardLine(worker.name, f"{worker.gpu or f'{worker.cpus} CPU cores'}, {'leaving' if worker.draining else ', '.join(worker.queues)}")
-        for worker in alive
-    ]
+    lines = [CardLine(worker.name, f"{worker.gpu or f'{worker.cpus} CPU cores'}, {describe_worker_state(worker)}") for worker in alive]
     lines += [
         CardLine(worker.name, f"lost: seen {format_age(worker.seen_at)} ago", reverse("admin:workers_worker_change", args=[worker.pk]))
         for worker in gone

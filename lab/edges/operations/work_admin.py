@@ -17,6 +17,7 @@ from lab.labelling.labels.models import Queue, QueueStatus
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import live
 from lab.training.runs.models import Run
+from lab.training.workers.draining import drain_worker
 from lab.training.workers.models import Worker
 from lab.watching.usage.models import Quota
 
@@ -67,12 +68,22 @@ def forget_workers(request: HttpRequest, worker: Worker) -> str:
     return ""
 
 
+@make_confirmed_action("Drain these workers", "Each finishes the run it trains and takes no more, until it takes runs again or is started anew.")
+def drain_workers(request: HttpRequest, worker: Worker) -> str:
+    return "" if drain_worker(worker.name, takes_runs=False) else "it is drained already."
+
+
+@make_confirmed_action("Let these workers take runs again", "Each takes the next run of its queues.")
+def undrain_workers(request: HttpRequest, worker: Worker) -> str:
+    return "" if drain_worker(worker.name, takes_runs=True) else "it takes runs already."
+
+
 @admin.register(Worker, site=site)
 class WorkerAdmin(OperatorAdmin):
-    list_display = ("name", "alive", "host", "serves", "gpu", "cpus", "draining", "started_at", "seen_at")
+    list_display = ("name", "alive", "host", "serves", "gpu", "cpus", "takes_runs", "draining", "started_at", "seen_at")
     search_fields = ("name", "host", "gpu")
     ordering = ("-seen_at",)
-    actions = (forget_workers,)
+    actions = (drain_workers, undrain_workers, forget_workers)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
         return super().get_queryset(request).judged()  # type: ignore[no-any-return]

@@ -16,12 +16,11 @@ from lab.models.bin.freed import Freed, count_freed
 from lab.models.bin.hindrances import find_bin_objections, find_purge_objections
 from lab.models.bin.verbs import order_purge, put_runs_in_bin, restore_runs
 from lab.teams.accounts.requests import LabRequest
-from lab.training.runs.models import Run
+from lab.training.runs.models import HEAVY, Run
 from lab.training.runs.run_numbers import read_run_numbers
 from lab.training.runs.verbs import BulkOutcome, find_chosen_runs
 
 PAGE = 50
-HEAVY = ("spec", "special_tokens", "notes")
 
 
 @require_safe

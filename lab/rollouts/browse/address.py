@@ -8,13 +8,10 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
+from lab.lib.column_choice import ADDRESS_KEY, LONGEST, ColumnChoice
 from lab.lib.numbers import parse_whole_number
-from lab.rollouts.browse.columns import Choice
 from lab.rollouts.browse.selection import Filter, Selection
 from trainers.contract.problems import Problem
-
-COLUMNS_KEY = "browse_columns"  # in the session: the columns a person chose last
-MAX_COLUMNS = 2000  # characters
 
 
 @dataclass(frozen=True)
@@ -39,19 +36,19 @@ class Address:
     @classmethod
     def read(cls, query: QueryDict, remembered: str = "") -> Address:
         selection, adding = add_form_filter(Selection.read(query), query)
-        columns = query.get("cols", "")[:MAX_COLUMNS] if "cols" in query else None
+        columns = query.get(ADDRESS_KEY, "")[:LONGEST] if ADDRESS_KEY in query else None
         view = query.get("view", "")
         return cls(selection, columns, remembered, parse_whole_number(view) or 0, adding)
 
     @property
-    def choice(self) -> Choice:
-        return Choice.read(self.remembered if self.columns is None else self.columns)
+    def choice(self) -> ColumnChoice:
+        return ColumnChoice.read(self.remembered if self.columns is None else self.columns)
 
     def url(self, **changes: Any) -> str:
         """The query string with the selection changed; the cursor is left out unless it is one of the changes."""
         further: dict[str, str | int] = {}
         if self.columns is not None:
-            further["cols"] = self.columns
+            further[ADDRESS_KEY] = self.columns
         if self.view:
             further["view"] = self.view
         query = self.selection.query(**changes)

@@ -1,6 +1,4 @@
-"""Which columns the table has and which of them a person sees. ``cols`` in an address lists what differs from the usual ones:
-``-prompt,max_entropy`` hides the prompt and shows the largest entropy; names are percent-encoded, because reward functions are called anything.
-"""
+"""Which columns the table has; ``lab.lib.column_choice`` says which of them a person sees."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import quote, unquote
 
 from django.utils.safestring import SafeString
 
@@ -21,8 +18,8 @@ from lab.teams.accounts.models import Team
 
 USUAL_COMPONENTS = 6  # reward functions with a column of their own unless the person says otherwise
 MOST_COMPONENTS = 60
-MOST_CHANGES = 80  # names in ``cols``
-COLLAPSED = "*same"  # in ``cols``: equal completions of a group are one row; no name, whose asterisk would be encoded
+COLLAPSED = "*same"  # in ``cols``: equal completions of a group are one row
+TABLE = "rollouts"  # the name under which its columns are remembered
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,11 @@ class Column:
     usual: bool = True
     help: str = ""
     load: Callable[[Team, Sequence[Any]], Mapping[int, Any]] | None = None
+
+    @property
+    def full_label(self) -> str:
+        """As the menu says it."""
+        return self.label
 
     @property
     def sortable(self) -> bool:
@@ -103,42 +105,6 @@ def build_component_columns(names: Sequence[str]) -> list[Column]:
         )
         for at, name in enumerate(names[:MOST_COMPONENTS])
     ]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a person changed about the usual columns; ``collapsed``: equal completions of a group are shown once."""
-
-    shown: frozenset[str] = frozenset()
-    hidden: frozenset[str] = frozenset()
-    collapsed: bool = False
-
-    @classmethod
-    def read(cls, text: str) -> Choice:
-        parts = [part for part in text.split(",")[:MOST_CHANGES] if part]
-        names = [unquote(part) for part in parts if part != COLLAPSED]
-        return cls(
-            frozenset(name for name in names if not name.startswith("-")),
-            frozenset(name[1:] for name in names if name.startswith("-") and name[1:]),
-            COLLAPSED in parts,
-        )
-
-    @classmethod
-    def of(cls, columns: Iterable[Column], wanted: Iterable[str], *, collapsed: bool = False) -> Choice:
-        """The choice under which, of ``columns``, those named in ``wanted`` are seen."""
-        seen, offered = set(wanted), list(columns)
-        return cls(
-            frozenset(column.name for column in offered if column.name in seen and not column.usual),
-            frozenset(column.name for column in offered if column.name not in seen and column.usual),
-            collapsed,
-        )
-
-    def __str__(self) -> str:
-        switches = [COLLAPSED] if self.collapsed else []
-        return ",".join(switches + sorted("-" + quote(name, safe="") for name in self.hidden) + sorted(quote(name, safe="") for name in self.shown))
-
-    def sees(self, column: Column) -> bool:
-        return column.name in self.shown or (column.usual and column.name not in self.hidden)
 
 
 def build_table_columns(names: Sequence[str], one_run: bool) -> list[Column]:

@@ -19,16 +19,17 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import push_url
 
 from lab.lib.addresses import build_address_start
+from lab.lib.column_choice import ColumnChoice
 from lab.lib.costly import limit_costly_requests
 from lab.lib.numbers import parse_ids
 from lab.rollouts.annotations.models import Tag
 from lab.rollouts.annotations.summary import summarize_annotations
 from lab.rollouts.browse import columns
 from lab.rollouts.browse.actions import TAGGED_KEY
-from lab.rollouts.browse.address import COLUMNS_KEY, MAX_COLUMNS, Address
+from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.bars import build_histogram_bars
 from lab.rollouts.browse.cells import TableRow, render_signed_cell
-from lab.rollouts.browse.columns import Choice
+from lab.rollouts.browse.columns import COLLAPSED, TABLE
 from lab.rollouts.browse.conditions import sort_newest_first
 from lab.rollouts.browse.exports import FORMATS
 from lab.rollouts.browse.fields import field_named
@@ -44,6 +45,7 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
+from lab.teams.accounts.table_columns import read_remembered_columns, remember_columns
 from lab.training.runs.models import Run
 from trainers.contract.problems import Problem
 
@@ -53,7 +55,7 @@ ENDS = 100  # rollouts of a request: more than a page of the table has
 
 
 def address_of(request: LabRequest) -> Address:
-    return Address.read(request.GET, remembered=str(request.session.get(COLUMNS_KEY, "")))
+    return Address.read(request.GET, remembered=read_remembered_columns(request, TABLE))
 
 
 @require_safe
@@ -80,32 +82,36 @@ def collect_undo_offers(request: LabRequest) -> dict[str, Any]:
     return {"deleted_view": deleted}
 
 
-def table_of(request: LabRequest, address: Address, page: Page, offered: list[Run], chosen: list[Run]) -> dict[str, Any]:
-    """``offered``: runs for the picker, ``chosen`` those of them that the address names."""
+def table_of(request: LabRequest, address: Address, page: Page, runs: list[Run], chosen: list[Run]) -> dict[str, Any]:
+    """``runs``: those for the picker, ``chosen`` those of them that the address names."""
     selection = address.selection
-    in_view = chosen or offered
+    in_view = chosen or runs
     components = components_of(in_view, page.rows)
     one_run = len(in_view) == 1
-    heads = build_column_heads(columns.build_table_columns(components, one_run), address)
-    bar = filter_bar(address, offered, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
+    offered, choice = columns.build_table_columns(components, one_run), address.choice
+    shown, pins = choice.arrange(offered), choice.pins
+    bar = filter_bar(address, runs, components, (*page.problems, *find_unknown_runs(selection.runs, chosen)), NEWEST_RUNS)
     listed = escape("?" + urlencode({"list": selection.query().removeprefix("?")}))  # what j and k walk through on the rollout's page
     start = escape(build_address_start(get_script_prefix(), "rollout", 1))
     said = summarize_annotations(rollout.pk for rollout in page.rows)
-    shown = [head.column for head in heads if head.seen]
     further = columns.load_column_data(shown, request.team, page.rows)
     made = [TableRow(rollout, SafeString(f"{start}{rollout.pk:d}/{listed}"), said[rollout.pk], further[rollout.pk]) for rollout in page.rows]
-    collapsed = address.choice.collapsed and any(column.name == "completion" for column in shown)
+    collapsed = COLLAPSED in choice.switches and any(column.name == "completion" for column in shown)
     together = group_equal_rows(request.team, made) if collapsed else [[row] for row in made]
     return {
         "bar": bar,
         "chosen": chosen,
-        "any_rollouts": any(run.last_rollout for run in page.runs or offered),
+        "any_rollouts": any(run.last_rollout for run in page.runs or runs),
         "newest": max((run.last_rollout for run in page.runs), default=0),
         "growing": any(run.is_active for run in (*in_view, *page.runs)),
-        "heads": heads,
-        "head_cells": render_column_heads(heads),
-        "one_run": one_run,
-        "rows": render_table_body(together, shown),
+        "head_cells": render_column_heads(build_column_heads(shown, address), pins),
+        "rows": render_table_body(together, shown, pins),
+        "pins": pins,
+        "columns_shown": str(choice),
+        "columns_action": reverse("rollouts-columns") + address.url(),
+        "columns_key": f"rollouts {choice} {one_run} {components}",
+        "column_choices": choice.describe_choices(offered),
+        "column_switches": [("same", "Collapse identical completions of a group", COLLAPSED in choice.switches)],
         "operators": OPERATORS,
         "formats": FORMATS.values(),
         "saved": views_of(request.team, request.user, address),
@@ -213,8 +219,8 @@ def choose_columns(request: LabRequest) -> HttpResponse:
     runs = Run.objects.of(request.team)
     one_run = len(set(address.selection.runs)) == 1 or (not address.selection.runs and runs.count() == 1)
     offered = columns.build_table_columns([name.removeprefix("component.") for name in names if name.startswith("component.")], one_run)
-    wanted = request.POST.getlist("column") if "usual" not in request.POST else [column.name for column in offered if column.usual]
-    collapsed = "same" in request.POST and "usual" not in request.POST
-    choice = str(Choice.of(offered, wanted, collapsed=collapsed))[:MAX_COLUMNS]
-    request.session[COLUMNS_KEY] = choice
+    switches = {COLLAPSED} if "same" in request.POST else set()
+    chosen = ColumnChoice.of(offered, request.POST.getlist("column"), request.POST.getlist("pin"), switches)
+    choice = "" if "usual" in request.POST else str(chosen)
+    remember_columns(request, TABLE, choice)
     return redirect(reverse("rollouts") + address.with_columns(choice).url(after=address.selection.after))

@@ -12,10 +12,12 @@ import numpy as np
 from lab.training.runs import metric_thinning, metrics
 from lab.training.runs.metrics import Series
 from lab.training.runs.models import Run
+from lab.training.runs.snapshot import count_samples_per_step
 
 NAMES = 8  # metrics in one answer
 POINTS = 12_000  # of one metric over all runs
-AXES = ("step", "time", "tokens")
+AXES = ("step", "time", "tokens", "samples")
+MEASURED_AXES = ("time", "tokens")  # with each step
 HEADS = """
 SELECT name, run_id, id, attempt, count, first_step, last_step, lo, hi, lo_step, hi_step FROM runs_metricchunk
 WHERE run_id = ANY(%s) AND name = ANY(%s) ORDER BY name, run_id, attempt, chunk
@@ -25,12 +27,12 @@ WHERE run_id = ANY(%s) AND name = ANY(%s) ORDER BY name, run_id, attempt, chunk
 def build_metric_series(runs: Sequence[Run], names: Sequence[str], axis: str, aligned: bool) -> dict[str, Any]:
     """``{metric: [{run, steps, x, values, thinned, nonfinite, abstained}, …]}``, runs without the metric left out.
 
-    ``x`` is null on the step axis, else minutes since the run's first step or tokens seen. Long series are thinned to the extremes of step
-    ranges; ``aligned`` instead to the means of step ranges that all runs share, so that runs can be averaged step by step.
+    ``x`` is null on the step axis, else minutes since the run's first step, tokens seen or samples trained on. Long series are thinned to the
+    extremes of step ranges; ``aligned`` instead to the means of step ranges that all runs share, so that runs can be averaged step by step.
     """
     names_read = list(dict.fromkeys(names))[:NAMES]
     buckets = max(100, POINTS // 2 // max(1, len(runs)))
-    axes = metrics.read_sparkline_series([run.pk for run in runs], f"@{axis}", 0) if axis != "step" else {}
+    axes = metrics.read_sparkline_series([run.pk for run in runs], f"@{axis}", 0) if axis in MEASURED_AXES else {}
     read = series_of(runs, names_read, 0 if aligned else buckets)
     series_by_name: dict[str, Any] = {}
     for name in names_read:
@@ -40,7 +42,8 @@ def build_metric_series(runs: Sequence[Run], names: Sequence[str], axis: str, al
         series_by_name[name] = []
         for run, series, count in of_runs:
             thin = average_step_ranges(series, longest, buckets) if aligned and coarse else metrics.compute_envelope(series, buckets)
-            points = series_to_json(thin, interpolate_axis_positions(thin, axes.get(run.pk), axis))
+            places = compute_sample_positions(thin, run) if axis == "samples" else interpolate_axis_positions(thin, axes.get(run.pk), axis)
+            points = series_to_json(thin, places)
             bad, absent = metrics.count_nonfinite(name, series.values)
             series_by_name[name].append({"run": run.number, "thinned": len(thin) < count, "nonfinite": bad, "abstained": absent, **points})
     return series_by_name
@@ -86,6 +89,12 @@ def interpolate_axis_positions(series: Series, along: Series | None, axis: str) 
     values = (along.values - start) / (60 if axis == "time" else 1)
     interpolated = np.interp(series.steps, along.steps, values, left=np.nan, right=np.nan)
     return [value if value == value else None for value in interpolated.tolist()]
+
+
+def compute_sample_positions(series: Series, run: Run) -> list[float | None]:
+    """Samples trained on by each step; nowhere in a run that does not say how many a step takes."""
+    samples = count_samples_per_step(run)
+    return [float(step * samples["per_step"]) if samples else None for step in series.steps.tolist()]
 
 
 def average_step_ranges(series: Series, longest: int, buckets: int) -> Series:

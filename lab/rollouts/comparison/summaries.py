@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from lab.training.runs import curve_values, metrics
-from lab.training.runs.curve_values import WORDS, CurveValue
+from lab.training.runs import curve_values
+from lab.training.runs.curve_figures import FIGURES, read_curve_figures
+from lab.training.runs.curve_values import CurveValue
 from lab.training.runs.header import compute_elapsed_seconds
 from lab.training.runs.models import Run
 
-HELD, ACCURACY = "heldout/reward", "heldout/accuracy"
-# Key, metric and how the curve is read: the page says both above each column.
-FIGURES = (
-    ("final", "Held-out reward", WORDS["last"]),
-    ("highest", "Held-out reward", WORDS["highest"]),
-    ("accuracy", "Held-out accuracy", WORDS["last"]),
-    ("reward", "Reward", WORDS["tail"]),
-    ("entropy", "Token entropy", WORDS["tail"]),
-)
+UNRANKED = "entropy"  # neither more nor less of it is better
 
 
 @dataclass(frozen=True)
@@ -33,56 +26,34 @@ class RunValue:
 
 @dataclass(frozen=True)
 class RunSummary:
+    """``values`` are in the order of FIGURES."""
+
     run: Run
-    final: RunValue | None
-    highest: RunValue | None
-    accuracy: RunValue | None
-    reward: RunValue | None
-    entropy: RunValue | None
+    values: list[RunValue | None]
     seconds: float | None
 
     @property
-    def values(self) -> list[RunValue | None]:
-        """In the order of FIGURES."""
-        return [getattr(self, key) for key, _, _ in FIGURES]
-
-    @property
     def figures(self) -> dict[str, float | None]:
-        return {key: value.number if value else None for (key, _, _), value in zip(FIGURES, self.values, strict=True)}
+        return {key: value.number if value else None for key, value in zip(FIGURES, self.values, strict=True)}
 
 
 def summarize_compared_runs(runs: Sequence[Run]) -> list[RunSummary]:
     """A fixed number of queries, however many runs."""
-    ids = [run.pk for run in runs]
-    curves = {name: metrics.read_sparkline_series(ids, name, 0) for name in (HELD, ACCURACY, "reward", "entropy")}
-    final = with_best(read_values(curves[HELD], curve_values.find_last_value))
-    highest = with_best(read_values(curves[HELD], curve_values.find_highest_value))
-    accuracy = with_best(read_values(curves[ACCURACY], curve_values.find_last_value))
-    reward = with_best(read_values(curves["reward"], curve_values.compute_tail_mean))
-    entropy = read_values(curves["entropy"], curve_values.compute_tail_mean)
-
-    def summary(run: Run) -> RunSummary:
-        key = run.pk
-        return RunSummary(run, final.get(key), highest.get(key), accuracy.get(key), reward.get(key), entropy.get(key), compute_elapsed_seconds(run))
-
-    return [summary(run) for run in runs]
-
-
-def read_values(curves: dict[UUID, metrics.Series], read: Callable[[metrics.Series], CurveValue | None]) -> dict[UUID, RunValue | None]:
-    found = {key: read(series) for key, series in curves.items()}
-    return {key: RunValue(value.value, value.step) if value else None for key, value in found.items()}
+    read = read_curve_figures([run.pk for run in runs])
+    ranked = {key: rank_values(values, key != UNRANKED) for key, values in read.items()}
+    return [RunSummary(run, [ranked[key].get(run.pk) for key in FIGURES], compute_elapsed_seconds(run)) for run in runs]
 
 
 def list_figure_heads(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
     """(key, label, words) of each figure; an evaluation names its prompts where all runs have as many."""
     prompts = {curve_values.read_heldout_prompts(run.spec) for run in runs}
     same = prompts.pop() if len(prompts) == 1 else None
-    return [(key, label, f"{words}, {same} prompts" if same and label.startswith("Held-out") else words) for key, label, words in FIGURES]
+    heads = [(figure.key, figure.label, figure.words) for figure in FIGURES.values()]
+    return [(key, label, f"{words}, {same} prompts" if same and label.startswith("Held-out") else words) for key, label, words in heads]
 
 
-def with_best(values: dict[UUID, RunValue | None]) -> dict[UUID, RunValue | None]:
+def rank_values(values: Mapping[UUID, CurveValue], ranked: bool) -> dict[UUID, RunValue]:
     """Marks the highest, where there is more than one to be higher than."""
-    numbers = [value.number for value in values.values() if value]
-    if len(numbers) < 2 or min(numbers) == max(numbers):
-        return values
-    return {key: value and RunValue(value.number, value.step, value.number == max(numbers)) for key, value in values.items()}
+    numbers = [value.value for value in values.values()]
+    highest = max(numbers) if ranked and len(set(numbers)) > 1 else None
+    return {run: RunValue(value.value, value.step, value.value == highest) for run, value in values.items()}

@@ -16,13 +16,16 @@ from lab.teams.accounts.roles import has_team_permission
 from lab.training.ablations.intervals import t_quantile
 from lab.training.runs import listing
 from lab.training.runs.models import Run
+from lab.training.runs.snapshot import count_samples_per_step
 
 FOUND = 12  # runs a search shows
 
 
 @require_safe
 def show_run_comparison(request: HttpRequest) -> HttpResponse:
-    """The page; ``?part=found`` only what the search finds. Chart settings in the address are the script's."""
+    """The page; ``?part=found`` only what the search finds, ``?part=live`` only what changes while runs train. Chart settings in the address are
+    the script's.
+    """
     chosen = read_chosen_runs(request.team, request.GET.getlist("run"))  # type: ignore[attr-defined]
     words = request.GET.get("find", "").replace("\0", "").strip()[: listing.LONGEST_SEARCH]
     context: dict[str, Any] = {
@@ -47,14 +50,16 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
         "summaries": came_to,
         "figure_heads": heads,
         "page_data": {
+            "page": reverse("compare"),
             "series": reverse("compare-series"),
+            "samples": any(count_samples_per_step(run) for run in chosen.runs),
             "figures": heads,
             "runs": [describe_compared_run(summary, groups, index) for index, summary in enumerate(came_to)],
             "charts": chart_choice.build_metric_charts(chosen.runs),
             "quantiles": [t_quantile(degrees_of_freedom) for degrees_of_freedom in range(1, MOST)],
         },
     }
-    return render(request, "comparison/compare.html", context)
+    return render(request, "comparison/live.html" if request.GET.get("part") == "live" else "comparison/compare.html", context)
 
 
 def search_addable_runs(request: HttpRequest, chosen: ChosenRuns, words: str) -> list[tuple[Run, str]]:
@@ -73,6 +78,7 @@ def describe_compared_run(summary: RunSummary, groups: list[configs.ComparedSett
         "color": style.color,
         "dash": style.dash,
         "figures": summary.figures,
+        "open": summary.run.is_open,
         "config": {setting.key: setting.values[index] for setting in groups},
     }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
@@ -30,10 +28,6 @@ class Prompt(TeamOwned):
 
 
 class RolloutQuerySet(TeamQuerySet["Rollout"]):
-    def of(self, team: Team | int) -> Self:
-        """Without those of runs in the bin."""
-        return super().of(team).filter(run__binned_at=None)
-
     def current(self) -> RolloutQuerySet:
         """Without the steps that a resumed attempt has replayed."""
         return self.filter(superseded=False)
@@ -45,6 +39,7 @@ class Rollout(TeamOwned):
     """
 
     team_path = "run__team"
+    binned_path = "run__binned_at"
 
     id = models.BigAutoField(primary_key=True)
     run = models.ForeignKey(Run, models.CASCADE, related_name="samples", db_index=False, db_constraint=False)

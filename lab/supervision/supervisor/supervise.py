@@ -1,6 +1,6 @@
 """Supervising one run: from the claim to the outcome, around a trainer in a process of its own.
 
-1. Claim the lease; a run that is not to be had is left alone.
+1. Claim the next run of the queue.
 2. Adopt the trainer that an earlier supervisor left behind, or start one.
 3. Until it ends: spool and log into the database, the lease renewed, stop, kill and drain forwarded, the machine measured.
    With the database away training goes on, and everything is caught up when it is back.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -23,7 +22,7 @@ from lab.supervision.supervisor import logs, trainer_process
 from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.supervision.supervisor.resources import ResourceSampler
-from lab.supervision.supervisor.run_claims import claim_run
+from lab.supervision.supervisor.run_claims import claim_next_run
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import enqueue_run
@@ -50,15 +49,12 @@ class LeaseLost(Exception):
 
 
 def run_supervisor(run_id: str, worker: str, argv: Sequence[str] | None = None) -> bool:
-    """Trains the run until its end if it can be claimed; returns whether it could. ``argv`` replaces the trainer's command (+ run.json)."""
-    run = Run.across_teams.filter(pk=run_id).first()
-    if run is None or is_draining(worker):
+    """Trains the next run of the queue that the run is in until its end; returns whether there was one. ``argv`` replaces the trainer's command."""
+    claimed = claim_next_run(run_id, worker)
+    if claimed is None:
+        log.info("the message of run %s finds nothing to claim", run_id)
         return False
-    owner = f"{worker}/{uuid.uuid4().hex[:12]}"
-    if not claim_run(run, owner, worker):
-        log.info("run %s is not to be claimed (%s %s)", run_id, run.status, run.reason)
-        return False
-    Supervisor(run, worker, owner, argv).work()
+    Supervisor(claimed[0], worker, claimed[1], argv).work()
     return True
 
 

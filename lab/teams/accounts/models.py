@@ -69,6 +69,7 @@ class Membership(models.Model):
     active = models.BooleanField(default=True)  # False: deactivated; what the person did stays, under their name
     deactivated_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    columns = models.JSONField(default=dict, db_default={})  # table → the columns the person chose there (``table_columns``)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")]

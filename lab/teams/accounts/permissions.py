@@ -30,13 +30,14 @@ TABLE: dict[str, Permission] = {
     permission.name: permission
     for permission in (
         Permission("lab.enter", "Open the lab; inbox and own alert settings", EVERYBODY),
-        Permission("runs.read", "View runs, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
+        Permission("runs.read", "View runs, the queue, metrics, rollouts, tokens, prompts, comparisons, annotations, methods and workers", READERS),
         Permission(
             "runs.launch",
-            "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs, put them in the bin; save recipes",
+            "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs, order the queue, put runs in the bin; save recipes",
             LEADS,
         ),
         Permission("runs.delete", "Delete runs in the bin before their time", ADMINS),
+        Permission("workers.drain", "Drain workers, where the lab has no other team (else operators do)", ADMINS),
         Permission("runs.replay", "Replay stored groups through other methods", LEADS),
         Permission("runs.send", "Send runs trained elsewhere", LEADS),
         Permission("rollouts.annotate", "Tag, rate, mark and comment on rollouts", LEADS),
@@ -107,12 +108,15 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_access("home", "palette", ask="lab.enter"),  # the palette shows each kind to who may read it
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
-    **make_read_access("recipe-saved", "ablations", "ablation", ask="runs.read"),
+    **make_read_access("recipe-saved", "ablations", "ablation", "sweeps", "sweep", ask="runs.read"),
     **make_read_access("launch", ask="runs.launch"),
-    **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", ask="runs.launch"),
+    **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", "sweep-new", ask="runs.launch"),
     **make_write_access(
         "launch-demo", "launch-compose", "recipe-save", "recipe-delete", "recipe-restore", "run-stop", "run-kill", "run-resume", ask="runs.launch"
     ),
+    **make_read_access("run-queue", ask="runs.read"),
+    **make_write_access("run-queue-change", ask="runs.launch"),
+    **make_write_access("worker-drain", ask="workers.drain"),
     **make_write_access("runs-act", "run-archive", "run-unarchive", ask="runs.launch"),
     **make_read_write_access("run-about", ask="runs.launch"),
     **make_read_access("bin", ask="runs.read"),
@@ -120,6 +124,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_write_access("bin-restore", ask="runs.launch"),
     **make_write_access("bin-delete", ask="runs.delete"),
     **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
+    **make_write_access("sweep-stop", "sweep-continue", "sweep-again", "sweep-delete", ask="runs.launch"),
     **make_read_access("ws-runs", "ws-run", ask="runs.read"),
     # rollouts
     **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "rollouts-ends", "annotations", "comments", ask="runs.read"),
@@ -135,7 +140,7 @@ ROUTES: dict[str, RouteAccess] = {
         "view-open",
         ask="runs.read",
     ),
-    **make_read_write_access("rollouts-columns", ask="runs.read"),
+    **make_read_write_access("runs-columns", "rollouts-columns", ask="runs.read"),
     **make_read_write_access("rollouts-export", ask="rollouts.export"),
     **make_write_access("view-save", "view-restore", "view-update", "view-rename", "view-delete", ask="views.save"),
     **make_read_access("rollout", "rollout-packed", "group", "groups", "prompts", "prompt", "rollout-labels", "group-labels", ask="runs.read"),

@@ -79,7 +79,9 @@ class TeamQuerySet(QuerySet[_Row]):
         super().__init__(model, query or TeamQuery(model), using, hints)
 
     def of(self, team: Team | int) -> Self:
-        return self.filter(**{self.model.team_path: team})  # type: ignore[attr-defined]
+        """The team's rows, without what is in the bin: ``filter(team=…)`` asks for that too."""
+        model: Any = self.model
+        return self.filter(**{model.team_path: team}, **({model.binned_path: None} if model.binned_path else {}))
 
     def same_row(self, row: _Row) -> Self:  # type: ignore[misc]
         """The row of an object in hand, as the database has it now: to lock it, or to change it under a condition."""
@@ -146,6 +148,7 @@ class TeamOwned(models.Model):
     """A model whose rows belong to a team. One with a query set of its own declares both managers anew, ``objects`` first."""
 
     team_path: ClassVar[str] = "team"  # lookup from the model to its team
+    binned_path: ClassVar[str] = ""  # lookup to when it went to the bin, for models whose rows can be there
 
     objects = TeamManager.from_queryset(TeamQuerySet)()
     across_teams = TeamManager.from_queryset(TeamQuerySet)()

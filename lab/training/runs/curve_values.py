@@ -11,11 +11,13 @@ import numpy as np
 from lab.training.runs.metrics import Floats, Integers, Series
 
 TAIL = 0.1  # of the steps: one step of a training batch is mostly noise
+RECENT = 10  # steps, where runs are compared before they have ended
 WORDS = {
     "step": "last step",
     "last": "last evaluation",
     "highest": "best evaluation",
     "tail": f"mean of the last {TAIL:.0%} of steps".replace("%", " %"),
+    "recent": f"mean of the last {RECENT} steps",
     "median": "median of all steps",
     "wall": "from first start to end",
     "by_step": "last evaluation by its step",
@@ -55,6 +57,18 @@ def compute_tail_mean(series: Series) -> CurveValue | None:
         return None
     tail = values[steps > series.steps[-1] * (1 - TAIL)]
     return CurveValue(float(tail.mean())) if tail.size else find_last_value(series)
+
+
+def compute_recent_mean(series: Series) -> CurveValue | None:
+    """The mean over the newest RECENT steps that have a finite value."""
+    _, values = _select_finite(series)
+    return CurveValue(float(values[-RECENT:].mean())) if values.size else None
+
+
+def cut_series(series: Series, step: int) -> Series:
+    """The series as it stood at ``step``."""
+    kept = int(np.searchsorted(series.steps, step, side="right"))
+    return Series(series.name, series.steps[:kept], series.values[:kept])
 
 
 def compute_median_value(series: Series) -> CurveValue | None:

@@ -72,7 +72,8 @@ def examine_launch_form(form: LaunchForm) -> Examination:
             origin = checked.policy.model_dump(mode="json")
         pending = number > 0 or is_pending(form.parent)
         try:
-            report = preflight.run_preflight(checked.model_dump(mode="json"), policy_pending=pending, origin=origin, queue=queue)
+            asked, owner = checked.model_dump(mode="json"), f"{form.team.pk}"
+            report = preflight.run_preflight(asked, policy_pending=pending, origin=origin, queue=queue, owner=owner)
         except preflight.PreflightError as error:
             examination.broken = str(error)
             continue

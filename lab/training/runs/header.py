@@ -104,6 +104,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False, minor=run.is_open),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
+        HeaderAction("sweep", "Sweep from this run", "sweeps", f"{reverse('sweep-new')}?from_run={run.pk}", post=False, minor=True),
         *offer_archive(run),
         offer_deletion(run),
         HeaderAction(

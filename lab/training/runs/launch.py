@@ -113,6 +113,8 @@ def launch_run(
     run.total_steps = checked.training.max_steps
     place = place or inherit_place(parent, cloned_from)
     run.project, run.queue = place.project, place.queue
+    if parent is not None and parent.is_open and parent.queue == run.queue:
+        run.priority, run.queue_place = parent.priority, parent.queue_place  # a chain stays in one piece
     if refusal := hold_reasons.find_queue_refusal(team, run.queue):
         raise SpecError([Problem("queue", run.queue, refusal.rstrip("."), "choose another queue, or ask an admin of the team")])
     with transaction.atomic():

@@ -56,7 +56,7 @@ def describe_run_state(run: Run, now: datetime | None = None) -> dict[str, Any]:
         "phase": run.phase,
         "phase_done": run.phase_done,
         "phase_total": run.phase_total,
-        "eta_seconds": _estimate_eta_seconds(run),
+        "eta_seconds": estimate_eta_seconds(run),
         "attempt": run.attempt,
         "tokens": run.tokens,
         "rollouts": run.rollouts,
@@ -84,7 +84,7 @@ def _compute_stalled_seconds(run: Run, now: datetime | None) -> int | None:
     return int(silent) if silent > STALLED_SECONDS else None
 
 
-def _estimate_eta_seconds(run: Run) -> int | None:
+def estimate_eta_seconds(run: Run) -> int | None:
     """Seconds to go at the recent pace of steps (evaluations included); None before two steps were seen."""
     pace: float | None = run.latest.get("step_seconds")
     if run.status not in ACTIVE or not pace or not run.total_steps:

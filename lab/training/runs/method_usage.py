@@ -9,7 +9,7 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from lab.teams.accounts.models import Team
-from lab.training.runs.models import Run
+from lab.training.runs.models import HEAVY, Run
 from trainers.contract.stacking import DEFAULT_BASES
 
 
@@ -42,4 +42,4 @@ def count_method_runs(team: Team) -> Counter[str]:
 def list_latest_method_runs(team: Team, method: str, limit: int) -> list[Run]:
     """The newest runs that used the method."""
     newest = with_base(Run.objects.of(team).listed()).filter(build_method_condition(method)).order_by("-number")
-    return list(newest.defer("spec", "special_tokens", "notes")[:limit])
+    return list(newest.defer(*HEAVY)[:limit])

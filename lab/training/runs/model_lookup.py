@@ -1,4 +1,4 @@
-"""What a model of the hub, or a folder, is said to be, asked of the trainers' command line in a child of its own.
+"""What a model of the hub, or a folder, is said to be, asked of the trainers in a child of its own.
 
 Not in the preflight's: that one runs reward functions of other packages and so has neither the hub's token nor a way out, this one runs nobody's
 code. An answer is kept for a minute, since a form is checked after every change.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from typing import Any
 
-from django.conf import settings
 from django.core.cache import caches
 
-from lab.lib.child_environment import MODEL_LOOKUP, environment_for
+from lab.lib import bounded_process
+from lab.lib.child_environment import MODEL_LOOKUP
 
+LOOK_UP = "trainers.checks.model_lookup:answer_model_lookup"
 SECONDS = 20  # a folder without weights is counted by building its model: a few seconds of imports
+LIMITS = bounded_process.ProcessLimits(seconds=SECONDS, cpu_seconds=SECONDS, memory=8 << 30, nice=0)
 KEPT_SECONDS = 60
+
+children = bounded_process.ForkedChildren(bounded_process.ForkServer(MODEL_LOOKUP), bounded_process.CallSlots(at_once=8, of_one=8))
 
 
 def look_up_model(policy: dict[str, Any]) -> str:
@@ -33,17 +35,17 @@ def look_up_model(policy: dict[str, Any]) -> str:
 
 
 def ask_trainers(policy: dict[str, Any], asked: str) -> str:
-    command = [sys.executable, "-m", "trainers", "model"]
     try:
-        done = subprocess.run(
-            command, input=asked.encode(), capture_output=True, timeout=SECONDS, cwd=settings.BASE, env=environment_for(MODEL_LOOKUP), check=False
-        )
-    except subprocess.TimeoutExpired:
+        [answer] = children.call(LOOK_UP, "", LIMITS, asked.encode())
+    except bounded_process.TooSlow:
         return build_unresolved_answer(policy, f"no answer within {SECONDS} s")
-    except OSError as error:
-        return build_unresolved_answer(policy, f"the look-up could not be started, {error}")
-    answer = done.stdout.decode(errors="replace").strip()
-    return answer if answer.startswith("{") else build_unresolved_answer(policy, f"the look-up died with exit code {done.returncode}")
+    except bounded_process.ChildFailed as error:
+        return build_unresolved_answer(policy, f"the look-up failed, {error.said}")
+    except bounded_process.TooManyChildren:
+        return build_unresolved_answer(policy, "too many look-ups at once")
+    except bounded_process.BoundedError:
+        return build_unresolved_answer(policy, f"it took more than {LIMITS.memory >> 30} GiB of memory")
+    return json.dumps(answer)
 
 
 def build_unresolved_answer(policy: dict[str, Any], why: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -30,10 +30,19 @@ class Status(models.TextChoices):
     LOST = "lost"
 
 
+class Priority(models.IntegerChoices):
+    HIGH = 1
+    NORMAL = 0
+    LOW = -1
+
+
+WAITING = (Status.QUEUED, Status.LOST)  # for a worker, or for the run they start from
 ACTIVE = (Status.STARTING, Status.RUNNING, Status.STOPPING)  # somebody holds the lease
-OPEN = (Status.QUEUED, Status.LOST, *ACTIVE)  # will go on by itself
+OPEN = (*WAITING, *ACTIVE)  # will go on by itself
 RESUMABLE = (Status.STOPPED, Status.FAILED, Status.LOST)
 NAME_LENGTH, TAG_LENGTH = 100, 30
+HEAVY = ("spec", "special_tokens", "notes")  # columns that no list of runs shows
+HEAVY_WITH_PARENT = (*HEAVY, *(f"parent__{name}" for name in HEAVY))
 MAX_RESCUES = 5  # how often a lost run is taken up again without a person
 
 
@@ -43,16 +52,12 @@ class RunQuerySet(TeamQuerySet["Run"]):
         deleted = Team.objects.values_list("newest_deleted_run", flat=True).get(pk=team.pk)
         return max(self.filter(team=team).aggregate(newest=Max("number"))["newest"] or 0, deleted) + 1
 
-    def of(self, team: Team | int) -> Self:
-        """The team's runs that are not in the bin. ``filter(team=…)`` asks for those too."""
-        return super().of(team).filter(binned_at=None)
-
     def in_bin(self, team: Team) -> RunQuerySet:
         return self.filter(team=team).exclude(binned_at=None)
 
     def waiting(self) -> RunQuerySet:
         """Runs a worker may claim now: queued or lost, not waiting for an unfinished parent, and the lab's own to train."""
-        return self.filter(status__in=(Status.QUEUED, Status.LOST), outside=False).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
+        return self.filter(status__in=WAITING, outside=False).filter(Q(parent=None) | Q(parent__status=Status.FINISHED))
 
     def listed(self) -> RunQuerySet:
         """Runs that are offered and listed unless somebody asks for the archive."""
@@ -65,6 +70,8 @@ class RunQuerySet(TeamQuerySet["Run"]):
 
 class Run(TeamOwned):
     """One training run: an immutable spec, where it stands, and who trains it (the lease)."""
+
+    binned_path = "binned_at"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="runs")
@@ -91,6 +98,8 @@ class Run(TeamOwned):
     task = models.CharField(max_length=100)
     policy = models.CharField(max_length=200)  # what the spec's policy is called in lists
     queue = models.CharField(max_length=50, default="gpu")
+    priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.NORMAL, db_default=Priority.NORMAL)
+    queue_place = models.PositiveIntegerField(null=True)  # among the team's of its queue and priority; null: behind those that people put in order
     parent = models.ForeignKey("self", models.PROTECT, null=True, related_name="children")  # starts after it, from its policy
     outside = models.BooleanField(default=False)  # trained by somebody's own script, which sends its events (lab.supervision.outside)
     cloned_from = models.ForeignKey("self", models.SET_NULL, null=True, related_name="clones")
@@ -162,7 +171,7 @@ class Run(TeamOwned):
         ready = Run.objects.waiting().same_row(self).values("pk")
         return self._become(
             Status.STARTING,
-            Q(pk__in=ready, status__in=(Status.QUEUED, Status.LOST)),
+            Q(pk__in=ready, status__in=WAITING),
             owner=owner,
             lease_until=Now() + timedelta(seconds=settings.LEASE_SECONDS),
             progress_at=Now(),
@@ -217,7 +226,7 @@ class Run(TeamOwned):
         now = Now()
         if self._become(
             Status.STOPPED,
-            Q(status__in=(Status.QUEUED, Status.LOST)),
+            Q(status__in=WAITING),
             stop_requested_at=now,
             finished_at=now,
             reason="stopped before it started" if not self.attempt else "stopped while waiting for a worker",
@@ -274,6 +283,7 @@ class Run(TeamOwned):
                 reason="",
                 rescues=0,
                 queued_at=Now(),
+                queue_place=None,
                 finished_at=None,
                 stop_requested_at=None,
                 kill_requested=False,
@@ -339,16 +349,11 @@ class Attempt(TeamOwned):
         return f"attempt {self.number}"
 
 
-class CheckpointQuerySet(TeamQuerySet["Checkpoint"]):
-    def of(self, team: Team | int) -> Self:
-        """Without those of runs in the bin."""
-        return super().of(team).filter(run__binned_at=None)
-
-
 class Checkpoint(TeamOwned):
     """A place on the disk to resume from (``final`` False) or an exported policy (``final`` True)."""
 
     team_path = "run__team"
+    binned_path = "run__binned_at"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveIntegerField()
@@ -357,9 +362,6 @@ class Checkpoint(TeamOwned):
     bytes = models.BigIntegerField()
     final = models.BooleanField(default=False)
     created_at = models.DateTimeField()
-
-    objects = TeamManager.from_queryset(CheckpointQuerySet)()  # type: ignore[misc,assignment]
-    across_teams = TeamManager.from_queryset(CheckpointQuerySet)()  # type: ignore[misc,assignment]
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "attempt", "path", "step"], name="checkpoint_once")]

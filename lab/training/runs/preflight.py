@@ -1,70 +1,70 @@
-"""What the trainers say about a spec before a model loads, asked of their command line so that nothing of torch gets in here."""
+"""What the trainers say about a spec before a model loads, asked in a child process so that nothing of torch gets in here.
+
+The children are forked by a server that has the checks imported: an answer takes 30 ms, where a start of Python alone took 200. A child is its own
+for every check, so that a reward function of another package that runs away, or keeps something, does so for nobody else.
+"""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
-from django.conf import settings
-
-from lab.lib.child_environment import PREFLIGHT, environment_for
+from lab.lib import bounded_process
+from lab.lib.child_environment import PREFLIGHT
 from lab.training.runs import memory_fit
 from lab.training.runs.model_lookup import look_up_model
 
+CHECK = "trainers.checks.preflight_report:answer_preflight"
 SECONDS = 20
+# A method of another package may import torch, whose libraries write to a gigabyte of memory; somebody waits for the answer.
+LIMITS = bounded_process.ProcessLimits(seconds=SECONDS, cpu_seconds=SECONDS, memory=8 << 30, result=64 << 20, nice=0)
+
+children = bounded_process.ForkedChildren(bounded_process.ForkServer(PREFLIGHT), bounded_process.CallSlots(at_once=8, of_one=4))
 
 
 class PreflightError(RuntimeError):
     """The check itself did not come to an end; says nothing about the spec."""
 
 
-def run_preflight(spec: dict[str, Any], *, policy_pending: bool = False, origin: dict[str, Any] | None = None, queue: str = "") -> dict[str, Any]:
-    """The report of ``python -m trainers preflight`` on a complete spec. Raises PreflightError.
+def run_preflight(
+    spec: dict[str, Any], *, policy_pending: bool = False, origin: dict[str, Any] | None = None, queue: str = "", owner: str = ""
+) -> dict[str, Any]:
+    """The report of ``trainers preflight`` on a complete spec. Raises PreflightError.
 
     ``policy_pending``: the policy is that of a stage that has not finished, so that its folder is not looked for; ``origin`` is then the policy that
-    its chain starts from, whose size is that of every stage. ``queue``: whose workers have to have the memory.
+    its chain starts from, whose size is that of every stage. ``queue``: whose workers have to have the memory. ``owner`` gets a share of the
+    checks at one time.
     """
-    command = [sys.executable, "-m", "trainers", "preflight", *(["--policy-pending"] if policy_pending else [])]
-    report = read_report([*command, *choose_model_argument(spec, policy_pending, origin), "-"], spec)
+    report = ask_trainers(spec, policy_pending, choose_model_answer(spec, policy_pending, origin), owner)
     if queue:
         memory_fit.compare_memory(report, queue, spec["device"])
     return report
 
 
-def choose_model_argument(spec: dict[str, Any], policy_pending: bool, origin: dict[str, Any] | None) -> list[str]:
+def choose_model_answer(spec: dict[str, Any], policy_pending: bool, origin: dict[str, Any] | None) -> str | None:
     """What a look-up said of the model that the policy is or comes from: the preflight may not ask the hub itself."""
     policy = spec.get("policy")
     model = policy if not policy_pending else origin if origin != policy else None
     if model is None or model["kind"] == "tiny":
-        return []
+        return None
     answer = look_up_model(model)
     if policy_pending:
         answer = json.dumps(json.loads(answer) | {"problems": [], "warnings": []})  # the first stage says those
-    return ["--model", answer]
+    return answer
 
 
-def read_report(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
+def ask_trainers(spec: dict[str, Any], policy_pending: bool, model: str | None, owner: str) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(spec).encode(),
-            capture_output=True,
-            timeout=SECONDS,
-            cwd=settings.BASE,
-            env=environment_for(PREFLIGHT),
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        [report] = children.call(CHECK, owner, LIMITS, json.dumps(spec).encode(), policy_pending=policy_pending, model=model)
+    except bounded_process.TooSlow:
         raise PreflightError(f"the check timed out after {SECONDS} s; try again, the machine may be busy") from None
-    except OSError as error:
-        raise PreflightError(f"the check could not be started: {error}") from None
-    try:
-        report = json.loads(done.stdout)
-    except ValueError:
-        report = None
-    if not isinstance(report, dict):
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-        raise PreflightError(f"the check died with exit code {done.returncode}: {last[0]}")
+    except bounded_process.TooManyChildren:
+        raise PreflightError("too many checks at once; try again in a minute") from None
+    except bounded_process.ChildFailed as error:
+        raise PreflightError(f"the check failed: {error.said}") from None
+    except bounded_process.TooMuchMemory:
+        raise PreflightError(f"the check needs more than {LIMITS.memory >> 30} GiB of memory") from None
+    except bounded_process.TooLarge:
+        raise PreflightError(f"the report is larger than {LIMITS.result >> 20} MiB") from None
+    assert isinstance(report, dict)
     return report

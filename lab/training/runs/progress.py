@@ -65,7 +65,7 @@ def is_over(run: Run, runs: Sequence[Run]) -> bool:
 def why_waiting(runs: Sequence[Run]) -> str:
     run = next(run for run in runs if not run.is_active and run.status not in ENDED)
     try:
-        serving = [worker for worker in Worker.objects.alive() if run.queue in worker.queues and not worker.draining]
+        serving = [worker for worker in Worker.objects.taking_runs() if run.queue in worker.queues]
     except DatabaseError:
         return "the database does not answer"
     if not serving:

@@ -8,8 +8,10 @@ urlpatterns = [
     path("", listing.show_home, name="home"),
     path("palette/", palette.find_by_words, name="palette"),
     path("runs/", listing.list_runs, name="runs"),
+    path("runs/columns/", listing.choose_run_columns, name="runs-columns"),
     path("runs/act/", bulk.act_on_runs, name="runs-act"),
     path("workers/", workers.list_workers, name="workers"),
+    path("workers/drain/", workers.change_worker_drain, name="worker-drain"),
     # methods
     path("methods/", methods.list_methods, name="methods"),
     path("methods/<str:name>/", methods.show_method, name="method"),

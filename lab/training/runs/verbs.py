@@ -15,7 +15,9 @@ from lab.lib.refusals import InputRefusal, Problem, Refusal
 from lab.teams.accounts.models import Team
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import live
-from lab.training.runs.models import NAME_LENGTH, Run, RunQuerySet, Status
+from lab.training.runs.launch import enqueue_run
+from lab.training.runs.models import HEAVY, NAME_LENGTH, Run, RunQuerySet, Status
+from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.tags import MOST_TAGS, clean_tag, clean_tags, spell_as_team
 
 G = TypeVar("G")
@@ -168,12 +170,40 @@ def stop_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
     return outcome
 
 
+def resume_runs(team: Team, numbers: Collection[int]) -> BulkOutcome:
+    """Queues each again, from its last checkpoint. Each is a transaction of its own, as with stopping."""
+    runs = find_chosen_runs(team, numbers)
+    outcome = BulkOutcome()
+    for run in runs:
+        if run.resume():
+            outcome.changed.append(run)
+            enqueue_run(run)
+            live.publish_state(run)
+        else:
+            outcome.left[run.number] = _explain_not_resumed(run)
+    _add_missing_runs(outcome, numbers, runs)
+    return outcome
+
+
+def _explain_not_resumed(run: Run) -> str:
+    if run.outside:
+        return "trained by a script elsewhere, which resumes it"
+    if run.status == Status.FINISHED:
+        return "already finished, clone it instead"
+    return f"already {run.status}" if run.is_open else find_resume_objection(run).rstrip(".")
+
+
 def act_on_runs(team: Team, act: str, numbers: Collection[int], tag: str) -> BulkOutcome:
     """``act``: a key of PLAIN_ACTS or TAG_ACTS; ``tag`` is for the latter. Raises InputRefusal and Refusal."""
     return PLAIN_ACTS[act](team, numbers) if act in PLAIN_ACTS else TAG_ACTS[act](team, numbers, tag)
 
 
-PLAIN_ACTS: dict[str, Callable[[Team, Collection[int]], BulkOutcome]] = {"stop": stop_runs, "archive": archive_runs, "unarchive": unarchive_runs}
+PLAIN_ACTS: dict[str, Callable[[Team, Collection[int]], BulkOutcome]] = {
+    "stop": stop_runs,
+    "resume": resume_runs,
+    "archive": archive_runs,
+    "unarchive": unarchive_runs,
+}
 TAG_ACTS: dict[str, Callable[[Team, Collection[int], str], BulkOutcome]] = {"tag": tag_runs, "untag": untag_runs}
 
 
@@ -182,7 +212,7 @@ def find_chosen_runs(team: Team, numbers: Collection[int], *, binned: bool = Fal
     if len(set(numbers)) > MOST_AT_ONCE:
         raise Refusal(f"{len(set(numbers))} runs are too many at once.", f"Select at most {MOST_AT_ONCE}.", "runs", status=422)
     chosen = _select_runs(team, binned).filter(number__in=set(numbers))
-    runs = list(chosen.defer("spec", "special_tokens", "notes").order_by("number"))
+    runs = list(chosen.defer(*HEAVY).order_by("number"))
     if not runs:
         raise Refusal("None of these runs is in the bin." if binned else "Your team has none of these runs.", status=404)
     return runs
@@ -217,7 +247,7 @@ def _select_runs(team: Team, binned: bool) -> RunQuerySet:
 def _lock_runs(team: Team, numbers: Collection[int], *, binned: bool = False) -> list[Run]:
     """In the order of their numbers: two people who act on the same runs wait for each other and never deadlock."""
     runs: Any = _select_runs(team, binned).filter(number__in=numbers).select_for_update(of=("self",)).select_related("team")
-    return list(runs.defer("spec", "special_tokens", "notes").order_by("number"))
+    return list(runs.defer(*HEAVY).order_by("number"))
 
 
 def _write_tags(run: Run, tags: list[str]) -> bool:

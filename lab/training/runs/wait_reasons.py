@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lab.training.runs import hold_reasons
-from lab.training.runs.models import Run, Status
+from lab.training.runs.models import WAITING, Run, Status
+from lab.training.runs.queue_order import list_claim_orders
 from lab.training.workers.models import Worker
 
 WILL_NOT_FINISH = (Status.STOPPED, Status.FAILED)
@@ -21,17 +22,16 @@ class WaitReason:
     why: str
     parent: Run | None = None
     queue: str = ""
+    position: int | None = None  # of those that a worker may claim now, of all teams
 
 
 def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, WaitReason]:
     """The reason of each run in ``runs`` that waits, in a few queries however many there are. Parents should be select_related."""
-    waiting = [run for run in runs if run.status in (Status.QUEUED, Status.LOST)]
+    waiting = [run for run in runs if run.status in WAITING]
     if not waiting:
         return {}
-    served = {queue for queues in Worker.objects.alive().filter(draining=False).values_list("queues", flat=True) for queue in queues}
-    ahead: dict[str, list[UUID]] = {}
-    for key, queue in Run.across_teams.waiting().order_by("queued_at", "number").values_list("pk", "queue"):
-        ahead.setdefault(queue, []).append(key)
+    served = {queue for queues in Worker.objects.taking_runs().values_list("queues", flat=True) for queue in queues}
+    ahead = list_claim_orders({run.queue for run in waiting})
     held = hold_reasons.find_held_reasons(waiting)
     return {run.pk: _explain_waiting_run(run, served, ahead.get(run.queue, []), held.get(run.pk, "")) for run in waiting}
 
@@ -46,5 +46,5 @@ def _explain_waiting_run(run: Run, served: set[str], ahead: list[UUID], held: st
         return WaitReason("held", held, queue=run.queue)
     if run.queue not in served:
         return WaitReason("worker", f"no worker for {run.queue}", queue=run.queue)
-    position = ahead.index(run.pk) if run.pk in ahead else 0
-    return WaitReason("position", f"queue position {position + 1}", queue=run.queue)
+    position = ahead.index(run.pk) + 1 if run.pk in ahead else 1
+    return WaitReason("position", f"queue position {position}", queue=run.queue, position=position)

@@ -45,6 +45,7 @@ def register_worker(name: str, queues: list[str], gpu: str, gpu_memory: int = 0)
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         "memory": psutil.virtual_memory().total,
         "draining": False,
+        "takes_runs": True,
         "started_at": now,
         "seen_at": now,
     }
@@ -96,17 +97,25 @@ class RepeatingThread(threading.Thread):
 
 
 class Heartbeat(RepeatingThread):
-    """Keeps ``seen_at`` fresh and carries the wish to drain into the row, where the supervisor of the current run reads it."""
+    """Keeps ``seen_at`` fresh and carries the wish to drain into the row, where the supervisor of the current run reads it.
 
-    def __init__(self, worker: Worker) -> None:
+    ``listen`` is told when people drain the worker, and when it takes runs again.
+    """
+
+    def __init__(self, worker: Worker, listen: Callable[[bool], None] | None = None) -> None:
         super().__init__("the heartbeat", BEAT_SECONDS, self.beat)
-        self.worker, self.draining = worker, False
+        self.worker, self.draining, self.listen = worker, False, listen
+        self.takes_runs = True
 
     def beat(self) -> None:
         fields = {"seen_at": Now(), "draining": self.draining}
         if not Worker.objects.filter(pk=self.worker.pk).update(**fields):
             Worker.objects.create(**{field.attname: getattr(self.worker, field.attname) for field in Worker._meta.fields} | fields)
         Worker.objects.filter(seen_at__lt=Now() - FORGET_AFTER).delete()
+        takes_runs = bool(Worker.objects.values_list("takes_runs", flat=True).get(pk=self.worker.pk))
+        if self.listen and takes_runs != self.takes_runs:
+            self.listen(takes_runs)
+        self.takes_runs = takes_runs
 
     def drain(self) -> None:
         """Safe in a signal handler."""

@@ -24,8 +24,12 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
         """Those that take runs."""
         return self.exclude(queues=[ANALYSIS])
 
+    def taking_runs(self) -> WorkerQuerySet:
+        """Alive, and neither leaving nor drained by somebody."""
+        return self.alive().filter(draining=False, takes_runs=True)
+
     def serving(self, queue: str) -> WorkerQuerySet:
-        return self.alive().filter(draining=False, queues__contains=[queue])
+        return self.taking_runs().filter(queues__contains=[queue])
 
 
 class Worker(models.Model):
@@ -40,6 +44,7 @@ class Worker(models.Model):
     cpus = models.PositiveIntegerField(default=0)
     memory = models.BigIntegerField(default=0)  # bytes
     draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves
+    takes_runs = models.BooleanField(default=True, db_default=True)  # False: somebody drains it; it finishes its run and stays
     started_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
 

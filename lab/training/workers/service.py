@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 from lab.celery import app
 from lab.lib.processes import die_with_parent, kill_tree
 from lab.training.workers.heartbeat import Heartbeat, RepeatingThread
-from lab.training.workers.models import Worker
+from lab.training.workers.models import ANALYSIS, Worker
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ WORKER = "LAB_WORKER"  # in the environment of everything the worker starts: the
 def serve_worker_queues(worker: Worker) -> int:
     """Takes runs from the worker's queues until it is told to leave; returns the exit code."""
     os.environ[WORKER] = worker.name
-    heartbeat = Heartbeat(worker)
+    heartbeat = Heartbeat(worker, lambda takes_runs: follow_drain(worker, takes_runs))
     try:
         chores = [RepeatingThread(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
         celery = celery_worker(worker)
@@ -63,6 +63,14 @@ def connect_signals(heartbeat: Heartbeat, chores: list[RepeatingThread]) -> list
     signals.worker_ready.connect(ready, weak=False)
     signals.worker_process_init.connect(child_begins, weak=False)
     return told
+
+
+def follow_drain(worker: Worker, takes_runs: bool) -> None:
+    """A drained worker leaves the messages of runs to others; without this it would eat them, and they would be sent again only after a while."""
+    act = app.control.add_consumer if takes_runs else app.control.cancel_consumer
+    for queue in worker.queues:
+        if queue != ANALYSIS:
+            act(queue, destination=[f"{worker.pid}@{worker.host}"])
 
 
 def celery_worker(worker: Worker) -> Any:

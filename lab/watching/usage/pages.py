@@ -21,7 +21,7 @@ from lab.watching.usage.forms import QuotaForm
 from lab.watching.usage.limits import quota_of, save_quota_limits
 from lab.watching.usage.models import Quota, RunStorage, Storage
 from lab.watching.usage.months import Month
-from lab.watching.usage.win_costs import list_win_costs
+from lab.watching.usage.win_costs import list_win_costs, total_by_recipe
 
 SHOWN = 50  # lines of a breakdown
 LARGEST = 5  # runs by storage
@@ -54,7 +54,8 @@ def show_usage(request: LabRequest) -> HttpResponse:
         "chart": {"days": [f"{day:%Y-%m-%d}" for day, _, _ in days], "gpu": [gpu for _, gpu, _ in days], "compute": [hours for _, _, hours in days]},
         "stored": Storage.objects.filter(team=request.team).first(),
         "largest": list_largest_runs(request.team),
-        "wins": list_win_costs(request.team, quota),
+        "wins": (wins := list_win_costs(request.team, quota)),
+        "win_totals": total_by_recipe(wins, quota),
     }
     return render(request, "usage/page.html", context)
 

@@ -25,6 +25,7 @@ from trainers.contract.spec import RunSpec
 NEWEST = 12  # runs that an estimate rests on: older ones were trained with other code
 MANY = 5  # from so many on, the fastest and the slowest are left out: one that shared its machine says nothing of the next
 READ = 200  # newest finished runs that are looked through
+MANNER_COLUMNS = ("trainer", "task", "spec__policy", "spec__lora", "spec__human", "spec__device")
 DEEPEST = 20  # stages of a chain that a policy is followed back through
 
 
@@ -38,26 +39,53 @@ class Pace:
     gpu_seconds: float
 
 
+@dataclass(frozen=True)
+class RunManner:
+    """What makes the steps of two runs take alike. ``origin``: what its policy was trained from in the first place."""
+
+    trainer: str
+    task: str
+    device: str
+    origin: str
+    lora: bool
+    human: bool
+
+
 def find_similar_paces(team: Team, specs: Sequence[RunSpec], queue: str) -> list[list[Pace]]:
     """The paces of the newest runs like each of ``specs``, stages of a chain: a later stage has the policy of the first."""
-    paces_by_spec: list[list[Pace]] = []
-    for spec in specs:
-        runs = find_similar_runs(team, spec, specs[0].policy.model_dump(mode="json"))
-        on = [run for run in runs if is_matching_device(run["device"], spec.device, gpus_of(queue))]
-        same_task = [run for run in on if run["task"] == spec.task.name]
-        paces_by_spec.append(compute_run_paces(team, (same_task or on)[:NEWEST]))
-    return paces_by_spec
+    [origin] = trace_policy_origins(team, [specs[0].policy.model_dump(mode="json")])
+    manners = [RunManner(spec.training.trainer, spec.task.name, spec.device, origin, bool(spec.lora), bool(spec.human)) for spec in specs]
+    return [find_manner_paces(team, manner, queue) for manner in manners]
 
 
-def find_similar_runs(team: Team, spec: RunSpec, policy: Any) -> list[dict[str, Any]]:
+def find_manner_paces(team: Team, manner: RunManner, queue: str) -> list[Pace]:
+    runs = find_similar_runs(team, manner)
+    gpus = gpus_of(queue)
+    on = [run for run in runs if is_matching_device(run["device"], manner.device, gpus)]
+    same_task = [run for run in on if run["task"] == manner.task]
+    return compute_run_paces(team, (same_task or on)[:NEWEST])
+
+
+def list_run_manners(team: Team, runs: Sequence[Mapping[str, Any]]) -> list[RunManner]:
+    """Of stored runs, rows with MANNER_COLUMNS."""
+    origins = trace_policy_origins(team, [run["spec__policy"] for run in runs])
+    return [
+        RunManner(run["trainer"], run["task"], run["spec__device"] or "auto", origin, bool(run["spec__lora"]), bool(run["spec__human"]))
+        for run, origin in zip(runs, origins, strict=True)
+    ]
+
+
+def find_similar_runs(team: Team, manner: RunManner) -> list[dict[str, Any]]:
     """The newest finished runs of the trainer whose policy comes from the same model, with the device of their last attempt."""
-    runs = Run.objects.of(team).filter(status=Status.FINISHED, trainer=spec.training.trainer, outside=False, step__gt=0)
-    rows = list(runs.order_by("-number").values("pk", "number", "step", "task", "latest", "spec__policy", "spec__lora", "spec__human")[:READ])
-    came_from = trace_policy_origins(team, [policy, *(row["spec__policy"] for row in rows)])
-    manner = (came_from[0], bool(spec.lora), bool(spec.human))
-    same = [row for row, came in zip(rows, came_from[1:], strict=True) if (came, bool(row["spec__lora"]), bool(row["spec__human"])) == manner]
+    runs = Run.objects.of(team).filter(status=Status.FINISHED, trainer=manner.trainer, outside=False, step__gt=0)
+    rows = list(runs.order_by("-number").values("pk", "number", "step", "latest", *MANNER_COLUMNS)[:READ])
+    same = [row for row, known in zip(rows, list_run_manners(team, rows), strict=True) if is_like(known, manner)]
     devices = dict(Attempt.objects.of(team).filter(run__in=[row["pk"] for row in same]).order_by("number").values_list("run", "device"))
     return [{**row, "device": devices.get(row["pk"], "")} for row in same]
+
+
+def is_like(known: RunManner, manner: RunManner) -> bool:
+    return (known.origin, known.lora, known.human) == (manner.origin, manner.lora, manner.human)
 
 
 def compute_run_paces(team: Team, runs: Sequence[Mapping[str, Any]]) -> list[Pace]:

@@ -157,6 +157,29 @@ def test_ablations_come_in_pages_get_seeds_are_stopped_and_go(api: ApiClient) ->
     }
 
 
+def test_a_sweep_is_started_read_stopped_continued_and_goes(api: ApiClient, as_role: Callable[[str], ApiClient]) -> None:
+    space = {"training.learning_rate": {"low": 0.0001, "high": 1, "log": True}, "training.num_generations": {"values": [4, 8]}}
+    body = {"spec": STACKED, "space": space, "sampler": "random", "metric": "reward", "most_runs": 3, "check": False}
+    made = [api.send("sweeps", body, **{"Idempotency-Key": "one"}) for _ in range(2)]
+    assert [one.status_code for one in made] == [201, 200], made[0].content
+    sweep = made[0].json()
+    assert (sweep["name"], sweep["state"], sweep["planned"], sweep["launched"], sweep["open"]) == ("Sweep of grpo", "running", 3, 2, 2)
+    trials = api.ask(f"sweeps/{sweep['id']}/trials").json()
+    assert [(one["number"], one["status"], one["rank"]) for one in trials] == [(1, "queued", None), (2, "queued", None)]
+    assert Run.across_teams.get(pk=trials[0]["run"]).spec["training"]["learning_rate"] == trials[0]["values"]["training.learning_rate"]
+    assert api.send(f"sweeps/{sweep['id']}/stop").json()["state"] == "stopped"
+    assert api.send(f"sweeps/{sweep['id']}/stop").status_code == 409
+    assert api.send(f"sweeps/{sweep['id']}/continue").json()["open"] == 2
+    assert [row["id"] for row in api.ask("sweeps").json()["items"]] == [sweep["id"]]
+    wrong = {**body, "space": {"training.learning_rate": {"low": 0, "high": 2}, "training.beta": {"values": ["x"]}}, "parallel": 3}
+    rate = "space.training.learning_rate"
+    assert fields(api.send("sweeps", wrong)) == [f"{rate}.low", f"{rate}.high", "space.training.beta.values"]
+    assert as_role("viewer").send("sweeps", body).status_code == 403
+    assert api.delete(f"/api/v1/sweeps/{sweep['id']}").status_code == 204
+    assert api.ask(f"sweeps/{sweep['id']}").status_code == 404
+    assert Run.across_teams.count() == 2
+
+
 def test_what_cannot_be_ablated_names_its_field_and_queues_nothing(api: ApiClient, team: Team, owner: User, stranger: User) -> None:
     plain = launch_run(team, owner, {**STACKED, "methods": []}, "plain")
     theirs = launch_run(stranger.memberships.get().team, stranger, STACKED, "theirs")

@@ -30,7 +30,7 @@ SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 NAMES = sorted(one["operationId"] for methods in DOCUMENT["paths"].values() for one in methods.values())
 OF_AUTHORS = {"delete_comment"}  # only who wrote it may
 OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
-OBJECTS += ("ablation", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
+OBJECTS += ("ablation", "sweep", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
 OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.supervision.outside
 
 

@@ -14,11 +14,12 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lab.lib.column_choice import ColumnChoice
 from lab.rollouts.annotations.models import Rating, RolloutTag, Tag
 from lab.rollouts.browse import regex
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.bars import build_histogram_bars
-from lab.rollouts.browse.columns import Choice, build_table_columns
+from lab.rollouts.browse.columns import build_table_columns
 from lab.rollouts.browse.histograms import Histogram
 from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.models import Rollout
@@ -150,7 +151,7 @@ def test_a_choice_of_columns_survives_names_of_any_kind() -> None:
     names = ["a,b", "-minus", "ü%", *filter(None, PAYLOADS[:3])]
     offered = build_table_columns(names, one_run=True)
     wanted = [column.name for column in offered if column.name.startswith("component.") and "a,b" not in column.name] + ["max_entropy"]
-    read = Choice.read(str(Choice.of(offered, wanted)))
+    read = ColumnChoice.read(str(ColumnChoice.of(offered, wanted)))
     assert [column.name for column in offered if read.sees(column)] == [column.name for column in offered if column.name in wanted]
 
 

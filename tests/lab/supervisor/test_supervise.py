@@ -123,8 +123,9 @@ def test_the_trainer_is_told_no_secrets(launch: Callable[..., Run], monkeypatch:
 def test_a_finished_run_wakes_the_stages_that_waited_for_it(launch: Callable[..., Run], sent: list[str]) -> None:
     run, child = launch(steps=1), launch(steps=1)
     Run.across_teams.filter(pk=child.pk).update(parent=run, name="next stage")
-    assert not run_supervisor(str(child.pk), "here:1", PROGRAM)
-    run_supervisor(str(run.pk), "here:1", PROGRAM)
+    assert run_supervisor(str(child.pk), "here:1", PROGRAM)  # its message starts what is next: the run it waits for
+    run.refresh_from_db()
+    assert run.status == "finished"
     assert sent == ["next stage"]
     assert run_supervisor(str(child.pk), "here:1", PROGRAM)
 

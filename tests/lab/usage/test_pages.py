@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from lab.data.loop.models import Match
-from lab.data.loop.win_rate import WinRate, tally_match
+from lab.data.loop.win_rate import MatchTally, WinRate, WinRecord, tally_match
 from lab.labelling.labels.models import Item, Judgement, Kind, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.teams.accounts.models import Project, Role, Team, User
@@ -27,7 +27,7 @@ from lab.training.runs.placement import Place
 from lab.watching.usage import figures, storage_use
 from lab.watching.usage.models import Quota, RunStorage, Storage
 from lab.watching.usage.months import Month
-from lab.watching.usage.win_costs import compute_win_cost
+from lab.watching.usage.win_costs import WinCost, compute_win_cost, total_by_recipe
 from tests.conftest import make_member
 from tests.lab.supervisor.spools import make_run
 from tests.lab.usage.conftest import MakeLease, MakeWorker
@@ -245,3 +245,39 @@ def test_a_win_costs_what_was_trained_and_labelled(team: Team, owner: User, make
     assert found.cost_each == pytest.approx(0.95)
     assert found.gpu_hours_each == pytest.approx(0.4)
     assert compute_win_cost(match, replace(counted, rate=WinRate(0.5, 0.4, 0.6, "test")), quota).cost_each is None
+
+
+@pytest.mark.feature(109)
+def test_a_recipe_costs_what_all_its_compared_runs_took_per_point_of_those_that_won(
+    team: Team, as_owner: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = Quota(gpu_hour_price=2, label_minute_price=1)
+
+    def compared(recipe: str, rate: float, hours: float, votes: int = 40, run: Run | None = None) -> WinCost:
+        match = Match(team=team, child=run or make_run(team, recipe=recipe), version_id=7 if recipe == "dpo" else None)
+        tally = MatchTally(WinRecord(votes, 0, 0), WinRate(rate, rate - 0.1, rate + 0.1, "test"), votes, votes, votes, 0, 0, {}, None, 0)
+        spent = figures.UsageLine("", gpu_hours=hours, label_minutes=8)
+        return WinCost(spent, spent.cost(quota), (rate - 0.5) * 100 if rate > 0.5 else None, match, tally, 5.0 if recipe == "dpo" else 0.0, 3.0)
+
+    won, again = compared("dpo", 0.7, 3), compared("dpo", 0.6, 1)
+    wins = [
+        won,
+        compared("dpo", 0.9, 3, run=won.match.child),
+        again,
+        compared("dpo", 0.4, 2),
+        compared("grpo", 0.45, 4),
+        compared("grpo", 0.9, 9, votes=1),
+    ]
+    dpo, grpo, whole = total_by_recipe(wins, quota)
+    assert (dpo.spent.title, dpo.won, len(dpo.spent.runs), dpo.spent.gpu_hours) == ("dpo", 2, 3, 6), "each run by its newest comparison"
+    assert dpo.spent.label_minutes == 5 + 3 * 3, "labels they share count once"
+    assert dpo.points == pytest.approx(30)
+    assert dpo.cost_each == pytest.approx((6 * 2 + 14) / 30)
+    assert (grpo.won, grpo.points, grpo.cost_each) == (0, None, None)
+    assert (whole.won, len(whole.spent.runs), whole.spent.gpu_hours) == (2, 4, 10), "what has too few votes is left out"
+    assert whole.cost_each == pytest.approx((10 * 2 + 17) / 30)
+    assert total_by_recipe([], quota) == []
+    monkeypatch.setattr("lab.watching.usage.pages.list_win_costs", lambda team, quota: wins)
+    page = as_owner.get("/usage/").content.decode()
+    assert "2 of 3</td>" in page
+    assert "no win: not above 50 %" in page

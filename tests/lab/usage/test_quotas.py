@@ -7,7 +7,6 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from lab.supervision.supervisor import run_claims
 from lab.supervision.supervisor.sweeper import OVERDUE, select_unheld_runs
 from lab.teams.accounts.models import Team
 from lab.training.runs import wait_reasons
@@ -16,6 +15,7 @@ from lab.training.runs.models import Run, Status
 from lab.watching.usage import ledger, quotas
 from lab.watching.usage.models import Lease, Quota, Storage
 from lab.watching.usage.months import Month
+from tests.lab.supervisor.claiming import claim_run
 from tests.lab.supervisor.spools import make_run
 from tests.lab.usage.conftest import MakeLease, MakeWorker
 
@@ -29,7 +29,7 @@ def again(run: Run) -> Run:
 def test_without_limits_a_claim_opens_a_lease(team: Team, make_worker: MakeWorker) -> None:
     make_worker("a:1")
     run = make_run(team)
-    assert run_claims.claim_run(run, "a:1/x", "a:1")
+    assert claim_run(run, "a:1/x", "a:1")
     lease = Lease.across_teams.get()
     assert (lease.run, lease.gpus, lease.owner, lease.ended_at) == (run, 1, "a:1/x", None)
 
@@ -37,15 +37,15 @@ def test_without_limits_a_claim_opens_a_lease(team: Team, make_worker: MakeWorke
 def test_a_run_waits_for_the_end_of_another_and_is_then_claimed(team: Team, quota: Quota, make_worker: MakeWorker) -> None:
     Quota.across_teams.update(concurrent_runs=1)
     first, second = make_run(team), make_run(team)
-    assert run_claims.claim_run(first, "a:1/x", "a:1")
-    assert not run_claims.claim_run(second, "b:1/y", "b:1")
+    assert claim_run(first, "a:1/x", "a:1")
+    assert not claim_run(second, "b:1/y", "b:1")
     second = again(second)
     assert (second.status, second.reason) == ("queued", "Waiting: team Reasoning already has 1 of 1 concurrent runs.")
     assert wait_reasons.find_waiting_reasons([second])[second.pk].kind == "held"
     assert first.end("a:1/x", Status.FINISHED)
     assert select_unheld_runs([second]) == [second]
     assert again(second).reason == ""
-    assert run_claims.claim_run(second, "b:1/y", "b:1")
+    assert claim_run(second, "b:1/y", "b:1")
 
 
 def test_a_run_that_is_claimed_while_somebody_asks_does_not_wait_for_itself(team: Team, quota: Quota, make_worker: MakeWorker) -> None:
@@ -53,7 +53,7 @@ def test_a_run_that_is_claimed_while_somebody_asks_does_not_wait_for_itself(team
     make_worker("a:1")
     run = make_run(team)
     asked = again(run)
-    assert run_claims.claim_run(run, "a:1/x", "a:1")
+    assert claim_run(run, "a:1/x", "a:1")
     assert asked.status == "queued"
     assert wait_reasons.find_waiting_reasons([asked])[asked.pk].kind == "position"
 
@@ -61,19 +61,19 @@ def test_a_run_that_is_claimed_while_somebody_asks_does_not_wait_for_itself(team
 def test_a_lost_run_keeps_its_place(team: Team, quota: Quota) -> None:
     Quota.across_teams.update(concurrent_runs=1)
     lost, other = make_run(team), make_run(team)
-    assert run_claims.claim_run(lost, "a:1/x", "a:1")
+    assert claim_run(lost, "a:1/x", "a:1")
     Run.across_teams.filter(pk=lost.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     assert again(lost).lose()
-    assert not run_claims.claim_run(other, "b:1/y", "b:1")
-    assert run_claims.claim_run(again(lost), "c:1/z", "c:1")
+    assert not claim_run(other, "b:1/y", "b:1")
+    assert claim_run(again(lost), "c:1/z", "c:1")
     assert Lease.objects.filter(run=lost).count() == 2
 
 
 def test_another_team_is_not_held(team: Team, quota: Quota) -> None:
     Quota.across_teams.update(concurrent_runs=0)
     elsewhere = make_run(Team.objects.create(name="Other", slug="other"))
-    assert run_claims.claim_run(elsewhere, "a:1/x", "a:1")
-    assert not run_claims.claim_run(make_run(team), "b:1/x", "b:1")
+    assert claim_run(elsewhere, "a:1/x", "a:1")
+    assert not claim_run(make_run(team), "b:1/x", "b:1")
 
 
 def test_gpu_hours_hold_gpu_workers_only(team: Team, quota: Quota, make_worker: MakeWorker, make_lease: MakeLease) -> None:
@@ -82,11 +82,11 @@ def test_gpu_hours_hold_gpu_workers_only(team: Team, quota: Quota, make_worker: 
     Quota.across_teams.update(gpu_hours=2)
     make_lease(Month.now().start, 2.5)
     run = make_run(team)
-    assert not run_claims.claim_run(run, "gpu:1/x", "gpu:1")
+    assert not claim_run(run, "gpu:1/x", "gpu:1")
     following = Month.now().next.start
     assert again(run).reason == f"Waiting: the month's 2 h on GPUs are used up; they reset on {following:%-d %B}."
     assert quotas.explain_held_run(again(run)) == ""  # a worker without a GPU could take it
-    assert run_claims.claim_run(run, "cpu:1/x", "cpu:1")
+    assert claim_run(run, "cpu:1/x", "cpu:1")
     assert Lease.across_teams.get(owner="cpu:1/x").gpus == 0
 
 
@@ -104,7 +104,7 @@ def test_full_storage_and_a_forbidden_queue_hold(team: Team, quota: Quota) -> No
 
 def test_what_runs_is_not_held(team: Team, quota: Quota) -> None:
     run = make_run(team)
-    assert run_claims.claim_run(run, "a:1/x", "a:1")
+    assert claim_run(run, "a:1/x", "a:1")
     Quota.across_teams.update(concurrent_runs=0, gpu_hours=0, storage_bytes=0, queues=[])
     assert quotas.explain_held_run(again(run)) == ""
     assert run.renew("a:1/x")
@@ -125,7 +125,7 @@ def test_workers_that_claim_at_once_keep_the_limit(team: Team) -> None:
 
     def work(run: Run) -> None:
         start.wait()
-        if run_claims.claim_run(run, f"w:{run.number}/x", f"w:{run.number}"):
+        if claim_run(run, f"w:{run.number}/x", f"w:{run.number}"):
             claimed.append(run.pk)
         connection.close()
 
@@ -151,7 +151,7 @@ def test_hours_are_cut_at_the_ends_of_a_month(team: Team, make_lease: MakeLease)
 
 def test_a_killed_worker_counts_to_its_last_sign_of_life(team: Team, make_worker: MakeWorker) -> None:
     make_worker("a:1")
-    assert run_claims.claim_run(make_run(team), "a:1/x", "a:1")
+    assert claim_run(make_run(team), "a:1/x", "a:1")
     Lease.across_teams.update(started_at=timezone.now() - timedelta(hours=3))
     ledger.refresh_leases("a:1/x")
     Lease.across_teams.update(seen_at=timezone.now() - timedelta(hours=2))

@@ -201,9 +201,11 @@ def serialize_contribution(contribution: Contribution) -> dict[str, Any]:
 def list_ablations(request: HttpRequest, after: After, limit: Limit) -> object:
     """Newest first."""
     rows = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(created_at__lt=parse_before_moment(after))
-    return paginate_rows(
-        list(rows.order_by("-created_at")[: limit + 1]), limit, lambda row: (row.created_at - EPOCH) // timedelta(microseconds=1), serialize_ablation
-    )
+    return paginate_rows(list(rows.order_by("-created_at")[: limit + 1]), limit, lambda row: to_microseconds(row.created_at), serialize_ablation)
+
+
+def to_microseconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def parse_before_moment(after: str) -> datetime:

@@ -17,7 +17,7 @@ from lab.lib.numbers import MAX_INTEGER
 from lab.models.bin.freed import count_freed
 from lab.models.bin.hindrances import find_purge_objections
 from lab.models.bin.verbs import order_purge, put_runs_in_bin, restore_runs
-from lab.training.runs.models import Run
+from lab.training.runs.models import HEAVY, Run
 from lab.training.runs.verbs import MOST_AT_ONCE
 
 router = make_router("Runs")
@@ -51,7 +51,7 @@ def list_binned_runs(request: HttpRequest, after: After, limit: Limit) -> object
     """Newest run first."""
     team = caller_of(request).team
     rows = Run.objects.in_bin(team).filter(number__lt=min(parse_after_id(after), MAX_INTEGER)).select_related("binned_by")
-    page = paginate_rows(list(rows.defer("spec", "special_tokens", "notes").order_by("-number")[: limit + 1]), limit, lambda run: run.number)
+    page = paginate_rows(list(rows.defer(*HEAVY).order_by("-number")[: limit + 1]), limit, lambda run: run.number)
     freed, objections = count_freed(team, page["items"]), find_purge_objections(team, page["items"])
     return {**page, "items": [serialize_binned_run(run, freed[run.pk], objections.get(run.pk, "")) for run in page["items"]]}
 

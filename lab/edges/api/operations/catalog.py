@@ -68,6 +68,7 @@ class WorkerOut(Schema):
     memory: int = Field(description="Bytes.")
     alive: bool
     draining: bool = Field(description="It finishes its run or returns it to the queue, then exits.")
+    takes_runs: bool = Field(description="false: somebody drains it; it finishes its run and takes no more.")
     seen_at: datetime
     run: WorkerRun | None = Field(description="The run of your team that it is training.")
     busy: bool = Field(description="It is training a run, of your team or another.")
@@ -129,7 +130,7 @@ def list_workers(request: HttpRequest) -> object:
     workers = []
     for worker in listing.list_recent_workers():
         run = busy.get(worker.name)
-        fields = {name: getattr(worker, name) for name in ("name", "host", "queues", "gpu", "cpus", "memory", "draining", "seen_at")}
+        fields = {name: getattr(worker, name) for name in ("name", "host", "queues", "gpu", "cpus", "memory", "draining", "takes_runs", "seen_at")}
         own = run if run is not None and run.team_id == team.pk else None
         workers.append({**fields, "alive": worker.is_alive, "run": own, "busy": run is not None})
     return workers

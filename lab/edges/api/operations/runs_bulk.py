@@ -18,6 +18,7 @@ router = make_router("Runs")
 
 class BulkAct(StrEnum):
     STOP = "stop"
+    RESUME = "resume"
     ARCHIVE = "archive"
     UNARCHIVE = "unarchive"
     TAG = "tag"
@@ -40,7 +41,7 @@ class BulkActOut(Schema):
     unchanged: list[Unchanged]
 
 
-@router.post("/runs/act", auth=require_permission("runs.launch"), response=BulkActOut, summary="Stop, archive or tag several runs")
+@router.post("/runs/act", auth=require_permission("runs.launch"), response=BulkActOut, summary="Stop, resume, archive or tag several runs")
 def act_on_runs(request: HttpRequest, given: BulkActIn) -> dict[str, Any]:
     """Runs that cannot be changed are left alone; the response says why. If the team has none of the runs, it is 404."""
     if given.tag and given.act not in verbs.TAG_ACTS:

@@ -18,6 +18,7 @@ from lab.training.runs.verbs import BulkOutcome
 SHOWN_NUMBERS = 6  # of the runs that were left alone for one reason
 SAID = {
     "stop": "Stop requested for {runs}.",
+    "resume": "Queued {runs} again, from the last checkpoint of each.",
     "archive": "Archived {runs}.",
     "unarchive": "Unarchived {runs}.",
     "tag": "Tagged {runs} “{tag}”.",

@@ -172,7 +172,7 @@ def build_preflight_context(filled: LaunchForm, examination: Examination | None)
         "changes": form_changes.of_form(filled),
         "command": form_changes.build_launch_command(filled),
         "spec_json": form_changes.specs_as_json(form_changes.complete_specs(filled)),
-        "no_worker": not Worker.objects.alive().training().filter(draining=False).exists(),
+        "no_worker": not Worker.objects.taking_runs().training().exists(),
     }
 
 

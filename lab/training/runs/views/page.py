@@ -63,7 +63,7 @@ def render_preparation(request: HttpRequest, run: Run) -> HttpResponse:
 def fetch_prompt_samples(run: Run) -> list[dict[str, Any]]:
     """Some prompts of the run's task or dataset, as they can be shown; none where the check cannot say."""
     try:
-        samples = run_preflight(run.spec, policy_pending=True).get("samples", [])
+        samples = run_preflight(run.spec, policy_pending=True, owner=f"{run.team_id}").get("samples", [])
     except PreflightError:
         return []
     return [
