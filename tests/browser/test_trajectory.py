@@ -92,6 +92,19 @@ def unit(page: Page, position: int) -> Any:
     return page.locator(f'#text [data-first="{position}"]')
 
 
+def show_card(page: Page, position: int) -> Any:
+    """Points at a token until its card stands: a page that still settles under a busy machine can move the token from under the pointer."""
+    card = page.locator("#token-card")
+    for _ in range(20):
+        page.mouse.move(5, 5)
+        unit(page, position).hover()
+        page.wait_for_timeout(200)
+        if card.is_visible():
+            break
+    expect(card).to_be_visible()
+    return card
+
+
 def pressed(page: Page, choice: str) -> str:
     return page.locator(f'[data-choice="{choice}"] [aria-pressed="true"]').inner_text()
 
@@ -166,9 +179,7 @@ def test_ratios_are_signed_in_logarithms_and_clipped_tokens_are_boxed(page: Page
 def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run: Run) -> None:
     add(run, [started(), annotated()])
     visit(page)
-    unit(page, 6).hover()
-    card = page.locator("#token-card")
-    expect(card).to_be_visible()
+    card = show_card(page, 6)
     said = dict(zip(card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts(), strict=True))
     assert (said["token"], said["id"], said["entropy"]) == ("12", "16  (position 6)", "2 nats")
     assert (said["rank by entropy"], said["rank by −log-probability"]) == ("1 of 12", "6 of 12")
