@@ -63,7 +63,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(26, "Differences between the settings of several runs"),
         Feature(27, "Twenty runs in one chart without freezing"),
         Feature(28, "A click on a chart opens the rollouts of that step"),
-        Feature(29, "Marks on charts: checkpoint, resume, alert, edit", "alerts and edits"),
+        Feature(29, "Marks on charts: checkpoint, resume, alert, edit", "edits, which come with the edit of a running run"),
         Feature(30, "Distribution of reward and length over time"),
         Feature(31, "Reports with live charts", NOTHING),
     ),

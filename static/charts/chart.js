@@ -253,12 +253,21 @@ function buildLayout(panel, page, ends) {
   return {
     height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,
-    xaxis: x, yaxis: y, shapes: buildMarks(page), uirevision: "kept",
+    xaxis: x, yaxis: y, shapes: buildMarks(page), annotations: buildAlertSigns(page, x.type === "log"), uirevision: "kept",
   };
 }
 
+/* A sign at the foot of each alert's line; pointing at it says what the alert was. */
+function buildAlertSigns(page, logarithmic) {
+  return page.store.marks.flatMap((mark) => {
+    const x = mark.kind === "alert" ? page.store.x(mark.step, page.settings.x) : undefined;
+    if (x === undefined) return [];
+    return [{ x: logarithmic ? Math.log10(x) : x, y: 0, xref: "x", yref: "paper", yanchor: "bottom", text: "▲", showarrow: false, font: { size: 9, color: readStyle("--bad") }, hovertext: escapeMarkup(mark.label) }];
+  });
+}
+
 function buildMarks(page) {
-  const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn") };
+  const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn"), alert: readStyle("--bad") };
   return page.store.marks.flatMap((mark) => {
     const x = page.store.x(mark.step, page.settings.x);
     if (x === undefined) return [];

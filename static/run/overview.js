@@ -41,11 +41,19 @@ function keepSettings() {
 function showReset() { document.getElementById("reset-zoom").hidden = !settings.zoom && !Object.keys(settings.ranges).length; }
 
 function showMarksKey() {
-  const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved" };
-  const there = Object.keys(words).filter((kind) => store.marks.some((mark) => mark.kind === kind));
-  document.getElementById("marks-key").replaceChildren(...there.map((kind) => makeElement("span", kind, words[kind])));
+  const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved", alert: "alert" };
+  const entries = Object.keys(words).flatMap((kind) => {
+    const marks = store.marks.filter((mark) => mark.kind === kind);
+    if (!marks.length) return [];
+    const entry = makeElement("span", kind, kind === "alert" ? describeAlerts(marks) : words[kind]);
+    if (kind === "alert") entry.title = marks.map((mark) => mark.label).join("\n");
+    return [entry];
+  });
+  document.getElementById("marks-key").replaceChildren(...entries);
   if (store.thinned) document.getElementById("marks-key").append(makeElement("small", "", "long run: lines show the extremes of each stretch, the CSV has every point"));
 }
+
+function describeAlerts(marks) { return marks.length === 1 ? `alert: ${marks[0].label}` : `${marks.length} alerts`; }
 
 let wide = null;
 /* All charts share one x range, so that the same step lies at the same place everywhere. */

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from lab.teams.accounts.models import Team, User
 from lab.watching.alerts.kinds import FAILED
-from lab.watching.alerts.models import Notice
+from lab.watching.alerts.models import AlertMark, Notice
 from lab.watching.alerts.notices import notify_members
 from tests.browser.training import running
 
@@ -43,6 +43,10 @@ def test_a_chart_leads_to_an_alert_about_its_metric(page: Page, team: Team, owne
     sign_in(owner)
     run = running(team)
     page.goto(f"/t/reasoning/runs/{run.pk}/")
+    AlertMark.objects.create(run=run, key="told", step=2, label=HOSTILE)
+    page.reload()
+    expect(page.locator("#marks-key .alert")).to_have_text(f"alert: {HOSTILE} at step 2")
+    expect(page.locator("[data-panel=reward] .annotation-text")).to_have_text("▲")
     page.locator("[data-panel=reward]").hover()
     page.locator("[data-panel=reward]").get_by_role("link", name="Notify me when").click()
     expect(page.get_by_label("Metric", exact=True)).to_have_value("reward")

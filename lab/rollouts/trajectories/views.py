@@ -26,9 +26,10 @@ from lab.rollouts.trajectories.steps import (
     rollouts_of,
 )
 from lab.rollouts.trajectories.tokens import build_tokens_json
+from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import Run
-from lab.training.runs.snapshot import list_run_marks
+from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.stack import stack_of
 from lab.training.runs.views.page import find_team_run
 
@@ -96,14 +97,14 @@ def token_views(run: Run, chosen: Selection) -> dict[str, str]:
 
 
 @require_safe
-def run_steps(request: HttpRequest, run_id: Any) -> HttpResponse:
+def run_steps(request: LabRequest, run_id: Any) -> HttpResponse:
     """Where the rollouts of a run lie, for the step slider of its pages: ``?phase=&step=`` as the feed takes them."""
     run = find_team_run(request, run_id)
     chosen = Selection.read(request.GET)
     phase, steps = resolve_phase_and_step(run, chosen.phase, chosen.step, chosen.tries)
     measured = list_rollout_steps(run, "heldout", False) if phase != "heldout" else []
     offered = [{"name": name, "label": PHASE_LABELS[name]} for name in list_offered_phases(run, phase)]
-    body = {"phase": phase, "phases": offered, **asdict(steps), "measured": measured, "marks": list_run_marks(run)}
+    body = {"phase": phase, "phases": offered, **asdict(steps), "measured": measured, "marks": list_run_marks(run, request.user)}
     return JsonResponse(body, headers={"Cache-Control": "no-store"})
 
 

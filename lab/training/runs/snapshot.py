@@ -12,11 +12,13 @@ import numpy as np
 from django.core.cache import caches
 
 from lab.lib.snapshots import open_read_snapshot
+from lab.teams.accounts.models import User
 from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
 from lab.training.runs.curve_values import read_heldout_prompts
 from lab.training.runs.models import Run
 from lab.training.runs.reward_weights import collect_reward_weights
+from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
 
 BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
@@ -24,7 +26,7 @@ SAMPLES = {"grpo": "completions", "sft": "sequences", "dpo": "pairs", "reward": 
 CSV_AXES = ("step", "time", "tokens")
 
 
-def build_run_snapshot(run: Run) -> dict[str, Any]:
+def build_run_snapshot(run: Run, viewer: User) -> dict[str, Any]:
     """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is."""
     with open_read_snapshot():
         run.refresh_from_db()
@@ -40,7 +42,7 @@ def build_run_snapshot(run: Run) -> dict[str, Any]:
             "abstained": curves.abstained,
             "panels": build_chart_panels(curves.names, run.trainer, methods, collect_reward_weights(run.spec), read_heldout_prompts(run.spec)),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
-            "marks": list_run_marks(run),
+            "marks": list_run_marks(run, viewer),
             "samples": count_samples_per_step(run),
             "state": live.describe_run_state(run),
         }
@@ -103,18 +105,6 @@ def count_samples_per_step(run: Run) -> dict[str, Any] | None:
     if run.trainer not in SAMPLES or not all(isinstance(size, int) and size > 0 for size in sizes):
         return None
     return {"name": SAMPLES[run.trainer], "per_step": sizes[0] * sizes[1]}
-
-
-def list_run_marks(run: Run) -> list[dict[str, Any]]:
-    """Where checkpoints were written, the policy was saved and attempts took over."""
-    marks = []
-    for attempt in run.attempts.all():
-        if attempt.number > 1:
-            marks.append({"step": attempt.from_step, "kind": "resume", "label": f"attempt {attempt.number} resumes from step {attempt.from_step}"})
-    for checkpoint in run.checkpoints.order_by("step", "attempt"):
-        kind, what = ("saved", "policy saved") if checkpoint.final else ("checkpoint", "checkpoint")
-        marks.append({"step": checkpoint.step, "kind": kind, "label": f"{what} at step {checkpoint.step}"})
-    return marks
 
 
 def csv_rows(run: Run, requested: Iterable[str]) -> tuple[list[str], Iterator[list[Any]]]:

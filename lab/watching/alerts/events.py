@@ -28,6 +28,8 @@ class AlertEvent:
     run: Run | None = None
     queue: Queue | None = None
     rule: Rule | None = None
+    step: int | None = None  # of the run: where its charts are marked …
+    mark: str = ""  # … with these words
 
 
 def build_run_event(

@@ -212,6 +212,26 @@ class Watch(models.Model):
         return f"{self.name} to {self.seen_to:%Y-%m-%d %H:%M:%S}"
 
 
+class AlertMark(TeamOwned):
+    """A step of a run at which an alert was raised, for the run's charts; it outlives its rule, as the notice does."""
+
+    team_path = "run__team"
+    binned_path = "run__binned_at"
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="alert_marks")
+    owner = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")  # only for this person; None: for the team
+    reader = models.BigIntegerField(default=0)  # the owner's id or 0: the database takes two empty owners for different ones
+    key = models.CharField(max_length=KEY)
+    step = models.PositiveIntegerField()
+    label = models.CharField(max_length=SUBJECT)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "key", "reader"], name="marked_once")]
+
+    def __str__(self) -> str:
+        return f"{self.label} at step {self.step}"
+
+
 class Looked(TeamOwned):
     """Up to which point of a run's spool a rule has looked at it."""
 

@@ -13,6 +13,7 @@ from lab.labelling.labels.people import open_to
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.permissions import TABLE, is_role_allowed
 from lab.training.runs.publisher import publish_message
+from lab.watching.alerts.chart_marks import store_alert_marks
 from lab.watching.alerts.events import AlertEvent, is_event_for_rule
 from lab.watching.alerts.kinds import KINDS
 from lab.watching.alerts.models import KEY, SUBJECT, Delivery, Notice, Rule, Webhook
@@ -53,6 +54,7 @@ def dispatch_event(event: AlertEvent, rules: Sequence[Rule], users: Sequence[int
     with transaction.atomic():
         for hook in {rule.webhook_id for rule in rules if rule.webhook_id and rule.owner_id is None}:
             enqueue_webhook_call(event, hook)
+        store_alert_marks(event, rules)
         people = collect_recipient_channels(event, rules, users)
         told = create_notices(event, {user: channels for user, channels in people.items() if user != but})
     return len(told)

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.test import Client
 from django.utils import timezone
 
 from lab.labelling.labels.models import Item, ItemState, Queue, QueueMember
 from lab.teams.accounts.models import Membership, Project, Role, Team, User
 from lab.training.runs.models import Run, Status
+from lab.training.runs.run_marks import list_run_marks
 from lab.watching.alerts import addresses, chores, kinds
 from lab.watching.alerts.models import Delivery, Looked, Notice, Rule, Watch, Webhook
 from lab.watching.alerts.notices import notify_members
@@ -116,6 +118,22 @@ def test_a_metric_beyond_its_number_is_told_at_the_first_point(team: Team, owner
     look()
     one = Notice.across_teams.get(user=owner)
     assert "kl is 0.75 at step 4" in one.text
+
+
+@pytest.mark.feature(29)
+def test_alerts_are_marks_on_the_charts_of_those_who_asked(team: Team, owner: User, viewer: User, rule: Maker, as_owner: Client) -> None:
+    rule(kinds.METRIC, metric="kl", direction="above", number=0.5)
+    rule(kinds.METRIC, metric="loss", direction="below", number=0.2, owner=None)
+    run = training(team)
+    store(run, measured(4, values={"kl": 0.75, "loss": 0.5}), measured(6, values={"kl": 0.9, "loss": 0.1}))
+    look()
+    look()
+    mine = [{"step": 4, "kind": "alert", "label": "kl above 0.5 at step 4"}]
+    of_the_team = [{"step": 6, "kind": "alert", "label": "loss below 0.2 at step 6"}]
+    assert (list_run_marks(run, owner), list_run_marks(run, viewer)) == (mine + of_the_team, of_the_team)
+    assert as_owner.get(f"/t/reasoning/runs/{run.pk}/metrics.json?part=marks").json() == {"marks": mine + of_the_team}
+    Rule.across_teams.all().delete()
+    assert list_run_marks(run, owner) == mine + of_the_team
 
 
 def test_a_rule_made_while_a_run_trains_judges_its_newest_point_only(team: Team, owner: User, rule: Maker) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lab.supervision.supervisor.supervise import run_supervisor
-from lab.teams.accounts.models import Team
+from lab.teams.accounts.models import Team, User
 from lab.training.runs import metrics
 from lab.training.runs.snapshot import build_run_snapshot
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
@@ -25,7 +25,7 @@ SPEC: dict[str, Any] = {
 
 @pytest.mark.training
 @pytest.mark.django_db(transaction=True)
-def test_a_stack_of_methods_reports_what_its_panels_draw(team: Team) -> None:
+def test_a_stack_of_methods_reports_what_its_panels_draw(team: Team, owner: User) -> None:
     run = make_run(team)
     run.spec = parse_spec({**SPEC, "output": str(run.folder)}).model_dump(mode="json")
     run.save(update_fields=["spec"])
@@ -39,5 +39,5 @@ def test_a_stack_of_methods_reports_what_its_panels_draw(team: Team) -> None:
         length = len(arrays.unpack_array(bytes(rollout.tokens.ids)))
         for packed in (rollout.tokens.weights, rollout.tokens.token_advantages):
             assert len(arrays.unpack_array(bytes(packed))) in (0, length)
-    declared = {metric for panel in build_run_snapshot(run)["panels"] if panel["method"] for metric in panel["metrics"]}
+    declared = {metric for panel in build_run_snapshot(run, owner)["panels"] if panel["method"] for metric in panel["metrics"]}
     assert {metric for metric in declared if not metric.startswith("rs-grpo/advantage_right")} <= set(metrics.list_metric_names(run.pk))

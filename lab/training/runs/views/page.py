@@ -19,13 +19,15 @@ from lab.lib.clock import database_now
 from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import Lines, csv_safe, stream_attachment
 from lab.lib.numbers import parse_whole_number
+from lab.teams.accounts.requests import LabRequest
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import log_text, preparation, spec_reading, verbs
 from lab.training.runs.attempt_times import measure_attempt_seconds
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import NAME_LENGTH, TAG_LENGTH, Run
 from lab.training.runs.preflight import PreflightError, run_preflight
-from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows, list_run_marks
+from lab.training.runs.run_marks import list_run_marks
+from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows
 from lab.training.runs.tags import list_team_tags
 
 LOG_LINES = 8  # of the log, before the first step
@@ -90,10 +92,10 @@ def read_tab(request: HttpRequest) -> str:
 
 
 @require_safe
-def serve_run_metrics(request: HttpRequest, run_id: Any) -> HttpResponse:
+def serve_run_metrics(request: LabRequest, run_id: Any) -> HttpResponse:
     """All a page needs to draw its charts; ``?part=marks`` only the marks, which deltas do not carry."""
     run = find_team_run(request, run_id)
-    body = {"marks": list_run_marks(run)} if request.GET.get("part") == "marks" else build_run_snapshot(run)
+    body = {"marks": list_run_marks(run, request.user)} if request.GET.get("part") == "marks" else build_run_snapshot(run, request.user)
     # Django's encoder takes five times as long over a hundred thousand numbers.
     return HttpResponse(msgspec.json.encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from lab.rollouts.doctor.examine import RuleReport, examine_run
@@ -32,6 +33,7 @@ def watch_doctor_findings(since: datetime, now: datetime) -> None:
 
 
 def tell_of(run: Run, report: RuleReport, rules: list[Rule]) -> None:
-    subject = f"{run}: {report.verdict.title or report.rule.title}"
+    title = report.verdict.title or report.rule.title
     text = "\n".join([*report.verdict.evidence, *report.verdict.advice])
-    dispatch_event(build_run_event(run, DOCTOR, f"doctor:{report.rule.name}", subject, text, page="run-doctor"), rules)
+    event = build_run_event(run, DOCTOR, f"doctor:{report.rule.name}", f"{run}: {title}", text, page="run-doctor")
+    dispatch_event(replace(event, step=run.step, mark=title), rules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -57,7 +58,8 @@ def look_at(rule: Rule, run: Run) -> None:
         step, value = point
         sentence = f"{rule.metric} is {value:g} at step {step}"
         key = f"rule:{rule.pk}:{rule.since:%Y%m%d%H%M%S%f}"
-        dispatch_event(build_run_event(run, rule.kind, key, f"{run}: {rule.condition}", f"{sentence}. {format_run_position(run)}", rule=rule), [rule])
+        event = build_run_event(run, rule.kind, key, f"{run}: {rule.condition}", f"{sentence}. {format_run_position(run)}", rule=rule)
+        dispatch_event(replace(event, step=step, mark=rule.condition), [rule])
     Looked.objects.update_or_create(rule=rule, run=run, defaults={"offset": offset, "told": point is not None})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from lab.lib.timeago import format_duration
@@ -34,11 +35,13 @@ def collect_run_events(since: datetime, now: datetime) -> Iterator[AlertEvent]:
             f"Its trainer has reported nothing for {format_duration(SILENCE.total_seconds())}. {format_run_position(run)}",
         )
         at = (run.progress_at or now) + SILENCE
-        yield build_run_event(run, STALLED, f"{run.attempt}:silent:{run.progress_at:%Y%m%d%H%M%S%f}", subject, text, at, page="run-logs")
+        event = build_run_event(run, STALLED, f"{run.attempt}:silent:{run.progress_at:%Y%m%d%H%M%S%f}", subject, text, at, page="run-logs")
+        yield replace(event, step=run.step, mark="stalled")
     for run in runs.filter(status=Status.LOST):
-        yield build_run_event(
+        event = build_run_event(
             run, STALLED, f"{run.attempt}:lost:{run.rescues}", f"{run} lost its worker", f"{run.reason}\n{format_run_position(run)}".strip()
         )
+        yield replace(event, step=run.step, mark="lost its worker")
 
 
 def build_run_end_event(run: Run) -> AlertEvent:
