@@ -33,7 +33,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(4, "Queue with position, reason for waiting, expected start and end"),
         Feature(5, "Reorder, prioritise and move queued runs between queues"),
         Feature(6, "Stop, requeue, archive, tag and delete several runs at once"),
-        Feature(7, "Workers and GPUs: use, memory, current run, heartbeat", "use and memory over time"),
+        Feature(7, "Workers and GPUs: use, memory, current run, heartbeat"),
         Feature(8, "Drain a worker after its current run"),
         Feature(9, "GPU-hour quota of a team"),
         Feature(10, "Clone a run, edit it and launch it with the differences shown"),

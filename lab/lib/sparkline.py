@@ -20,12 +20,16 @@ class Sparkline:
     label: str
 
 
-def build_sparkline(steps: Sequence[float], values: Sequence[float]) -> Sparkline | None:
-    """The curve through ``values`` at ``steps`` (both N, steps ascending), broken where a value is not finite; None without two points."""
+def build_sparkline(steps: Sequence[float], values: Sequence[float], bounds: tuple[float, float] | None = None) -> Sparkline | None:
+    """The curve through ``values`` at ``steps`` (both N, steps ascending), broken where a value is not finite; None without two points.
+
+    ``bounds`` are the values at the lower and the upper edge; without them the curve's own lowest and highest.
+    """
     finite = [value for value in values if math.isfinite(value)]
     if len(finite) < 2:
         return None
-    low, high = min(finite), max(finite)
+    lowest, highest = min(finite), max(finite)
+    low, high = bounds or (lowest, highest)
     across = (WIDTH - 2 * MARGIN) / ((steps[-1] - steps[0]) or 1)
     up = (HEIGHT - 2 * MARGIN) / ((high - low) or 1)
     pieces: list[list[tuple[float, float]]] = [[]]
@@ -36,5 +40,5 @@ def build_sparkline(steps: Sequence[float], values: Sequence[float]) -> Sparklin
         elif pieces[-1]:
             pieces.append([])
     drawn = [piece for piece in pieces if piece]
-    label = f"from {format_number(finite[0])} to {format_number(finite[-1])}, lowest {format_number(low)}, highest {format_number(high)}"
+    label = f"from {format_number(finite[0])} to {format_number(finite[-1])}, lowest {format_number(lowest)}, highest {format_number(highest)}"
     return Sparkline([" ".join(f"{x:.1f},{y:.1f}" for x, y in piece) for piece in drawn], drawn[-1][-1], label)

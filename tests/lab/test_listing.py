@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psutil
 import pytest
 from django.db import connection, transaction
 from django.http import QueryDict
@@ -11,12 +12,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from lab.lib.clock import database_now
 from lab.lib.sparkline import build_sparkline
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import listing, metrics, wait_reasons
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Attempt, Run, Status
-from lab.training.workers.models import Worker
+from lab.training.workers.machine_use import UseSampler, read_worker_uses
+from lab.training.workers.models import Worker, WorkerUse
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
 
@@ -263,6 +266,28 @@ def test_workers_show_the_teams_run_but_not_another_teams(as_owner: Client, as_s
     assert "128 GiB" in mine
     assert "in training" not in theirs
     assert "a run of another team" in theirs
+
+
+@pytest.mark.feature(7)
+def test_workers_show_what_their_machines_did(as_owner: Client) -> None:
+    worker = alive("box:1-a", gpu="NVIDIA H200", gpu_memory=100, memory=1000)
+    now = database_now()
+    for minutes, cpu, gpu in ((55, 80.0, 10.0), (30, 20.0, 30.0), (0, 40.0, 50.0)):
+        WorkerUse.objects.create(worker=worker, at=now - timedelta(minutes=minutes), cpu_percent=cpu, memory=250, gpu_percent=gpu, gpu_memory=75)
+    WorkerUse.objects.create(worker=worker, at=now - timedelta(hours=5), cpu_percent=100.0, memory=250)
+    curves = read_worker_uses([worker], 1)[worker.pk]
+    assert [(curve.name, curve.share) for curve in curves] == [("CPU", 40.0), ("memory", 25.0), ("GPU", 50.0), ("GPU memory", 75.0)]
+    assert "CPU in percent from 80 to 40, lowest 20, highest 80" in as_owner.get("/workers/").content.decode()
+    assert "CPU in percent from 100 to 40, lowest 20, highest 100" in as_owner.get("/workers/?hours=6").content.decode()
+
+
+def test_a_worker_measures_its_machine_and_forgets_after_a_day(team: Team) -> None:
+    worker = alive("box:1-a")
+    WorkerUse.objects.create(worker=worker, at=database_now() - timedelta(hours=25), cpu_percent=1.0, memory=1)
+    UseSampler(worker).store_use()
+    [use] = WorkerUse.objects.all()
+    assert 0 <= use.cpu_percent <= 100
+    assert 0 < use.memory <= psutil.virtual_memory().total
 
 
 def test_without_workers_the_page_says_how_to_start_one(as_owner: Client) -> None:

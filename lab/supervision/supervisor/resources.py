@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import time
-from functools import cache
 
 import psutil
-import pynvml
 
-log = logging.getLogger(__name__)
+from lab.training.workers.gpus import measure_visible_gpus
 
 SAMPLE_SECONDS = 5.0
-
-
-@cache
-def gpu_handles() -> list[object]:
-    """The GPUs this worker may use, by NVML; empty without a driver."""
-    try:
-        pynvml.nvmlInit()
-        names = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if names is None:
-            return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [handle_of(name.strip()) for name in names.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
-    except pynvml.NVMLError as error:
-        log.debug("no GPU: %s", error)
-        return []
-
-
-def handle_of(name: str) -> object:
-    """``name`` as in CUDA_VISIBLE_DEVICES: an index or a UUID."""
-    return pynvml.nvmlDeviceGetHandleByIndex(int(name)) if name.isdigit() else pynvml.nvmlDeviceGetHandleByUUID(name)
 
 
 class ResourceSampler:
@@ -70,16 +47,8 @@ class ResourceSampler:
         return {"system/cpu_percent": percent, "system/memory_bytes": memory}
 
     def _gpus(self) -> dict[str, float]:
-        try:
-            handles = gpu_handles()
-            if not handles:
-                return {}
-            busy = [pynvml.nvmlDeviceGetUtilizationRates(handle).gpu for handle in handles]
-            used = sum(pynvml.nvmlDeviceGetMemoryInfo(handle).used for handle in handles)
-            return {"system/gpu_percent": sum(busy) / len(busy), "system/gpu_memory_bytes": float(used)}
-        except pynvml.NVMLError as error:
-            log.warning("the GPU cannot be measured: %s", error)
-            return {}
+        use = measure_visible_gpus()
+        return {"system/gpu_percent": use.percent, "system/gpu_memory_bytes": float(use.memory)} if use else {}
 
     def summary(self) -> dict[str, float]:
         """Since the last ``taken``: means of percentages, peaks of bytes."""

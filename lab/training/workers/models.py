@@ -58,3 +58,20 @@ class Worker(models.Model):
     @property
     def trains(self) -> bool:
         return self.queues != [ANALYSIS]
+
+
+class WorkerUse(models.Model):
+    """What a worker's machine and its GPUs did at one moment; of CPUs the mean since the moment before."""
+
+    worker = models.ForeignKey(Worker, models.CASCADE, related_name="uses")
+    at = models.DateTimeField(db_default=Now())
+    cpu_percent = models.FloatField()  # of all CPUs of the machine, whoever used them
+    memory = models.BigIntegerField()  # bytes in use on the machine
+    gpu_percent = models.FloatField(null=True)  # of the worker's own GPUs; None without
+    gpu_memory = models.BigIntegerField(null=True)  # bytes
+
+    class Meta:
+        indexes = [models.Index(fields=["worker", "at"], name="worker_use_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.cpu_percent:.0f} % of {self.worker_id}"

@@ -17,6 +17,7 @@ from django.utils.module_loading import import_string
 from lab.celery import app
 from lab.lib.processes import die_with_parent, kill_tree
 from lab.training.workers.heartbeat import Heartbeat, RepeatingThread
+from lab.training.workers.machine_use import UseSampler
 from lab.training.workers.models import ANALYSIS, Worker
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def serve_worker_queues(worker: Worker) -> int:
     heartbeat = Heartbeat(worker, lambda takes_runs: follow_drain(worker, takes_runs))
     try:
         chores = [RepeatingThread(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
+        chores.append(UseSampler(worker))
         celery = celery_worker(worker)
         drained = connect_signals(heartbeat, chores)
         connections.close_all()  # the forked child must not share a connection

@@ -14,18 +14,27 @@ from lab.teams.accounts.roles import has_team_permission
 from lab.training.runs.models import ACTIVE, Run
 from lab.training.workers import listing
 from lab.training.workers.draining import drain_worker, explain_drain_refusal
+from lab.training.workers.machine_use import HOURS, read_worker_uses
 
 
 def list_workers(request: LabRequest) -> HttpResponse:
     busy = {run.owner.split("/")[0]: run for run in Run.across_teams.filter(status__in=ACTIVE).only("owner", "number", "name", "status", "team_id")}
     rows: list[dict[str, Any]] = []
-    for worker in listing.list_recent_workers():
+    asked = request.GET.get("hours", "")
+    hours = int(asked) if asked in map(str, HOURS) else HOURS[0]
+    workers = listing.list_recent_workers()
+    uses = read_worker_uses(workers, hours)
+    for worker in workers:
         run = busy.get(worker.name)
         own = run if run is not None and run.team_id == request.team.pk else None
-        rows.append({"worker": worker, "alive": worker.is_alive, "run": own, "busy_elsewhere": run is not None and own is None})
+        rows.append(
+            {"worker": worker, "alive": worker.is_alive, "run": own, "busy_elsewhere": run is not None and own is None, "uses": uses.get(worker.pk)}
+        )
     context = {
         "room": "workers",
         "rows": rows,
+        "hours": hours,
+        "offered_hours": HOURS,
         "alive": sum(row["alive"] and row["worker"].trains for row in rows),
         "waiting": Run.objects.of(request.team).waiting().count(),
         "may_drain": has_team_permission(request, "workers.drain") and not explain_drain_refusal(request.user, request.team),
