@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from allauth.account.adapter import get_adapter
 from allauth.usersessions.adapter import DefaultUserSessionsAdapter
 from allauth.usersessions.models import UserSession
 from asgiref.sync import async_to_sync
@@ -48,7 +49,7 @@ class SeenMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         key = request.session.session_key
         if key and request.user.is_authenticated and self.due((key, request.META.get("REMOTE_ADDR", ""), request.headers.get("User-Agent", ""))):
-            UserSession.objects.create_from_request(request)
+            list_session(request, key)
             remember_seen(request.user.pk)
         return self.get_response(request)
 
@@ -60,6 +61,19 @@ class SeenMiddleware:
             self.seen.clear()
         self.seen[visit] = now
         return True
+
+
+def list_session(request: HttpRequest, key: str) -> None:
+    """Puts the request's session into its person's list, or moves it up. As allauth's ``create_from_request``, in one statement instead of six."""
+    session = UserSession(
+        session_key=key,
+        user=request.user,
+        ip=get_adapter().get_client_ip(request),
+        user_agent=request.headers.get("User-Agent", "")[: UserSession._meta.get_field("user_agent").max_length],
+    )
+    UserSession.objects.bulk_create(
+        [session], update_conflicts=True, unique_fields=["session_key"], update_fields=["user", "ip", "user_agent", "last_seen_at"]
+    )
 
 
 def remember_seen(user_id: int) -> None:

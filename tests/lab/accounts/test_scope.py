@@ -24,7 +24,7 @@ from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamRequired
 from lab.teams.audit.models import ChainLink, Unchained
 from lab.training.catalog.models import PublishedCatalog
 from lab.training.runs.models import Run, Status
-from lab.training.workers.models import Worker
+from lab.training.workers.models import Worker, WorkerUse
 from lab.watching.alerts.models import Watch
 from tests.lab.cast import Cast, make_cast
 
@@ -38,6 +38,7 @@ NOBODYS = {  # models that belong to no team, and why
     Unchained: "entries of the whole installation that wait for the chain",
     Watch: "how far a watcher of the installation has looked",
     Worker: "a process of the installation",
+    WorkerUse: "what the machine of such a process did",
     PublishedCatalog: "tasks and methods of the installation's workers",
 }
 OURS = [model for model in apps.get_models() if model.__module__.startswith("lab.")]
