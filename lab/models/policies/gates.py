@@ -9,6 +9,7 @@ from typing import Any
 from django.urls import reverse
 
 from lab.data.loop.recall_effects import flags_of_run
+from lab.labelling.labels.safety import TAG, list_unsafe_rollouts
 from lab.models.policies import blind_votes
 from lab.models.policies.blind_votes import MatchEvidence
 from lab.models.policies.checkpoint_paths import has_checkpoint_files
@@ -54,6 +55,8 @@ def evaluate_gate_conditions(
         conditions += check_vote_conditions(alias, gate, checkpoint)
     if gate.no_recalls:
         conditions.append(check_recalled_labels(checkpoint))
+    if gate.no_unsafe:
+        conditions.append(check_safety_labels(checkpoint))
     if gate.no_findings:
         conditions.append(check_doctor_findings(checkpoint))
     if gate.second_reviewer:
@@ -128,6 +131,15 @@ def check_recalled_labels(checkpoint: Checkpoint) -> Condition:
         return Condition("recalls", title, True, "Neither in its data nor in the data of its ancestors.", build_lineage_url(checkpoint), "Lineage")
     names = ", ".join(str(version) for version, _ in flags[:3])
     return Condition("recalls", title, False, f"It uses {names}.", reverse("recalls"), "Recalls")
+
+
+def check_safety_labels(checkpoint: Checkpoint) -> Condition:
+    title = "No open safety labels on its rollouts"
+    unsafe = list_unsafe_rollouts(checkpoint.run, checkpoint.step)
+    if not unsafe:
+        return Condition("unsafe", title, True, f"None is tagged “{TAG}” or was skipped as harmful or private.")
+    words = f"{len(unsafe):,} rollout{' is' if len(unsafe) == 1 else 's are'} tagged “{TAG}” or skipped as harmful or private."
+    return Condition("unsafe", title, False, words, reverse("rollout", args=[unsafe[0]]), "First one")
 
 
 def build_lineage_url(checkpoint: Checkpoint) -> str:

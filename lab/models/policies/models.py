@@ -52,6 +52,7 @@ class Gate(TeamOwned):
     complete = models.BooleanField(default=True)  # every prompt of the match is answered: nobody stops asking when it looks good
     second_reviewer = models.BooleanField(default=True)  # who approves neither asked nor launched the run
     no_recalls = models.BooleanField(default=True)
+    no_unsafe = models.BooleanField(default=True)  # no open safety label on what its run sampled
     no_findings = models.BooleanField(default=False)  # of the doctor
     changed_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     changed_at = models.DateTimeField(auto_now=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -10,10 +11,13 @@ from django.test import Client
 
 from lab.data.datasets.models import Recall, RecallKind
 from lab.data.loop.models import Match
-from lab.labelling.labels.models import Queue
+from lab.labelling.labels.models import Judgement, JudgementState, Queue
+from lab.labelling.labels.safety import HARMFUL, list_unsafe_rollouts
 from lab.lib.refusals import Refusal
 from lab.models.policies import blind_votes, promotion, removal
 from lab.models.policies.models import Alias, AliasMove, Gate, Proposal, ProposalState
+from lab.rollouts.annotations.models import RolloutTag, Tag
+from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.models import Run
@@ -23,7 +27,7 @@ from tests.conftest import make_member
 from tests.lab.loop.making import frozen, labelled_queue, sampled
 from tests.lab.policies.making import at, final_of, matched, trained, vote
 
-NAMES = {"weights", "votes", "low", "complete", "recalls", "second"}
+NAMES = {"weights", "votes", "low", "complete", "recalls", "unsafe", "second"}
 
 
 @pytest.fixture
@@ -126,6 +130,37 @@ def test_recalled_labels_close_the_gate(team: Team, teammate: User, admin: User)
     recall.undone_at = recall.at
     recall.save()
     promotion.approve_proposal(team, admin, proposal)
+
+
+@pytest.mark.feature(103)
+def test_an_open_safety_label_closes_the_gate(team: Team, teammate: User, admin: User, asked: Proposal) -> None:
+    match = match_of(asked)
+    vote(match, teammate, 24)
+    item = match.queue.items.order_by("place").first()  # type: ignore[union-attr]
+    assert item is not None
+    skipped = Judgement.objects.create(
+        item=item, queue=item.queue, user=admin, key=uuid4(), verdict="skip", rationale=HARMFUL, order=[0, 1], seconds=2.0
+    )
+    assert unmet(team, admin, asked) == {"unsafe"}
+    assert [condition.words for condition in promotion.evaluate_proposal_conditions(asked) if condition.name == "unsafe"] == [
+        "2 rollouts are tagged “unsafe” or skipped as harmful or private."
+    ]
+    skipped.state = JudgementState.WITHDRAWN
+    skipped.save()
+    tagged = RolloutTag.objects.create(rollout_id=item.rollouts[0], tag=Tag.objects.create(team=team, name="Unsafe"), user=teammate)
+    assert unmet(team, admin, asked) == {"unsafe"}
+    tagged.delete()
+    promotion.approve_proposal(team, admin, asked)
+
+
+def test_a_safety_label_of_another_run_or_a_later_step_is_not_about_the_policy(team: Team, teammate: User, asked: Proposal) -> None:
+    tag = Tag.objects.create(team=team, name="unsafe")
+    other, _ = matched(team, teammate, prompts=2)
+    RolloutTag.objects.create(rollout=Rollout.objects.filter(run=other).latest("step"), tag=tag)
+    run = asked.checkpoint.run
+    RolloutTag.objects.create(rollout=Rollout.objects.filter(run=run).latest("step"), tag=tag)
+    assert list_unsafe_rollouts(run, 50) == []
+    assert len(list_unsafe_rollouts(run, 100)) == 1
 
 
 def test_the_gate_can_ask_for_more_or_less(team: Team, teammate: User, admin: User, asked: Proposal) -> None:

@@ -35,6 +35,9 @@ class GateIn(RequestBody):
     complete: bool = Field(True, description="Every prompt of the match must be labelled.")
     second_reviewer: bool = Field(True, description="The approver must be neither the requester nor the person who launched the run.")
     no_recalls: bool = True
+    no_unsafe: bool = Field(
+        True, description="No rollout of its run up to the policy's step is tagged `unsafe` or was skipped as harmful or private by an annotator."
+    )
     no_findings: bool = Field(False, description="Health checks must find no issues.")
 
 

@@ -14,6 +14,7 @@ from lab.labelling.labels import keymap
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.listing import other_queues
 from lab.labelling.labels.models import Change, Judgement, JudgementState, Queue
+from lab.labelling.labels.safety import HARMFUL
 from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
@@ -26,7 +27,7 @@ REASONS = (
     "I cannot tell which is better",
     "I do not know the subject",
     "The prompt is unclear or broken",
-    "Harmful or private content",
+    HARMFUL,
     "Display problem",
 )
 

@@ -77,7 +77,7 @@ def parse_gate_form(request: LabRequest) -> dict[str, Any]:
     if not 0 <= share < 100:
         raise Refusal(f"Lower bound: enter a percentage from 0 to 99, not “{low[:40]}”.")
     against = request.POST.get("against", "")
-    checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_findings")}
+    checks = {name: request.POST.get(name) == "on" for name in ("complete", "second_reviewer", "no_recalls", "no_unsafe", "no_findings")}
     return {"votes": votes_needed, "low": share / 100, "against": against if against in Gate.Against.values else Gate.Against.ANY, **checks}
 
 
