@@ -171,7 +171,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(100, "Credit for spans", "a method that trains on them as token weights"),
         Feature(101, "People as a reward function, with a deadline"),
         Feature(102, "Recall of labels"),
-        Feature(103, "Gate before a promotion", "safety labels that block it, a default gate for candidate"),
+        Feature(103, "Gate before a promotion"),
         Feature(104, "Edit of a running run, with a mark", NOTHING),
         Feature(105, "Doctor: silent failures with their evidence"),
         Feature(106, "Entropy atlas"),

@@ -18,8 +18,10 @@ from lab.rollouts.doctor.examine import examine_run
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
 
-GATED = "production"  # has a gate before anybody sets one
-USUAL = ("candidate", GATED)
+PRODUCTION = "production"
+# The gates that stand before anybody sets one. A candidate is what will be voted on, so it needs no votes yet.
+DEFAULT_GATES: dict[str, dict[str, Any]] = {"candidate": {"votes": 0, "low": 0.0, "second_reviewer": False}, PRODUCTION: {}}
+USUAL = tuple(DEFAULT_GATES)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ def gate_of(alias: Alias | None, name: str) -> Gate | None:
     """The gate that stands before the alias called ``name``, which need not be in the database yet (then ``alias`` is None)."""
     if alias is not None and alias.pk:
         return Gate.objects.filter(alias=alias).first()
-    return Gate() if name.lower() == GATED else None
+    fields = DEFAULT_GATES.get(name.lower())
+    return None if fields is None else Gate(**fields)
 
 
 def evaluate_gate_conditions(

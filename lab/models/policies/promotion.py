@@ -58,11 +58,7 @@ def approve_proposal(team: Team, user: User, proposal: Proposal, comment: str = 
     with transaction.atomic():
         opened = open_one(team, proposal)
         conditions = evaluate_proposal_conditions(opened, user)
-        if missing := gates.select_unmet_conditions(conditions):
-            raise Refusal(
-                "Not yet: " + " ".join(f"{condition.title} ({condition.words.rstrip('.')})." for condition in missing),
-                problems=[Problem(f"gate.{condition.name}", f"{condition.title}: {condition.words}") for condition in missing],
-            )
+        refuse_unmet_conditions(conditions)
         save_proposal_decision(opened, user, ProposalState.APPROVED, comment, conditions)
         move = move_alias(opened.alias, opened.checkpoint, user, comment, opened)
         record_audit_entry(
@@ -112,16 +108,18 @@ def withdraw_proposal(team: Team, user: User, proposal: Proposal) -> None:
 
 
 def assign_alias(team: Team, user: User, checkpoint: Checkpoint, name: str, comment: str = "") -> AliasMove:
-    """At once, by an admin, where no gate stands before the alias. Raises Refusal."""
+    """At once, by an admin, where the alias's gate asks for no second reviewer and all else it asks for is met. Raises Refusal."""
     require_team_permission(team, user, "policies.promote")
     with transaction.atomic():
         alias, held = lock_alias_by_name(team, name), lock_team_checkpoint(team, checkpoint)
-        if gates.gate_of(alias, alias.name) is not None:
+        gate = gates.gate_of(alias, alias.name)
+        if gate is not None and gate.second_reviewer:
             raise Refusal(f"{alias.name} has a gate: request it, and another admin approves.")
         if alias.checkpoint_id == held.pk:
             raise Refusal(f"{format_checkpoint_label(held)} already has {alias.name}.")
         if not gates.check_weights_present(held).met:
             raise Refusal("Its weights were deleted or are scheduled for deletion.")
+        refuse_unmet_conditions(gates.evaluate_gate_conditions(alias, gate, held))
         Proposal.objects.filter(alias=alias, checkpoint=held, state=ProposalState.OPEN).update(
             state=ProposalState.APPROVED, decided_by=user, decided_at=timezone.now(), comment=clean_comment_text(comment)
         )
@@ -182,6 +180,15 @@ def set_gate(team: Team, user: User, name: str, fields: dict[str, Any] | None) -
 # The parts
 
 
+def refuse_unmet_conditions(conditions: list[Condition]) -> None:
+    """Raises Refusal with a problem for each condition that is not met."""
+    if missing := gates.select_unmet_conditions(conditions):
+        raise Refusal(
+            "Not yet: " + " ".join(f"{condition.title} ({condition.words.rstrip('.')})." for condition in missing),
+            problems=[Problem(f"gate.{condition.name}", f"{condition.title}: {condition.words}") for condition in missing],
+        )
+
+
 def require_team_permission(team: Team, user: User, permission: str) -> str:
     """The person's role. A verb asks by itself: not only pages call it."""
     member = Membership.objects.filter(team=team, user=user, active=True, user__is_active=True).first()
@@ -208,8 +215,8 @@ def lock_alias_by_name(team: Team, name: str) -> Alias:
         if Alias.objects.filter(team=team).count() >= MOST_ALIASES:
             raise Refusal(f"A team has at most {MOST_ALIASES} aliases; use an existing one.")
         fresh = Alias.objects.create(team=team, name=name)
-        if name == gates.GATED:
-            Gate.objects.create(alias=fresh)
+        if name in gates.DEFAULT_GATES:
+            Gate.objects.create(alias=fresh, **gates.DEFAULT_GATES[name])
     return lock_alias(team, Alias.objects.get(team=team, name=name))
 
 

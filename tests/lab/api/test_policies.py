@@ -71,7 +71,7 @@ def test_a_promotion_is_asked_for_waits_for_its_gate_and_is_approved_by_a_second
     run, match = matched(team, teammate, prompts=24)
     one = final_of(run)
     needed = {row["name"]: row["met"] for row in researcher.ask(f"policies/{one.pk}/gate").json()}
-    assert needed == {"weights": True, "votes": False, "low": False, "complete": False, "recalls": True, "second": None}
+    assert needed == {"weights": True, "votes": False, "low": False, "complete": False, "recalls": True, "unsafe": True, "second": None}
     asked = researcher.send(f"policies/{one.pk}/proposals", {"alias": "Production", "reason": "best"}, **{"Idempotency-Key": "a"})
     again = researcher.send(f"policies/{one.pk}/proposals", {"alias": "Production", "reason": "best"}, **{"Idempotency-Key": "a"})
     assert (asked.status_code, again.status_code, again.json()["id"]) == (201, 200, asked.json()["id"])
@@ -107,7 +107,7 @@ def test_aliases_are_given_rolled_back_cleared_and_gated_by_admins(team: Team, r
     one, other = final_of(run), at(run, 50)
     assert researcher.send(f"policies/{one.pk}/aliases", {"alias": "candidate"}).status_code == 403
     given = admin.send(f"policies/{one.pk}/aliases", {"alias": "candidate", "comment": "first"}).json()
-    assert (given["policy"], given["gate"]) == (one.pk, None)
+    assert (given["policy"], given["gate"]["votes"], given["gate"]["no_unsafe"]) == (one.pk, 0, True)
     admin.send(f"policies/{other.pk}/aliases", {"alias": "candidate"})
     back = admin.send(f"aliases/{given['id']}/back", {"comment": "worse"}).json()
     assert (back["policy"], back["moves"][0]["back"], back["moves"][0]["comment"]) == (one.pk, True, "worse")

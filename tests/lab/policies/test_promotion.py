@@ -183,13 +183,28 @@ def test_against_the_holder_only_a_match_with_its_run_counts(team: Team, teammat
 
 def test_an_alias_without_a_gate_is_given_at_once_and_one_with_a_gate_is_not(team: Team, teammate: User, admin: User) -> None:
     run = trained(team, teammate)
-    promotion.assign_alias(team, admin, at(run, 50), "candidate")
-    promotion.assign_alias(team, admin, final_of(run), "Candidate ")
+    promotion.assign_alias(team, admin, at(run, 50), "staging")
+    promotion.assign_alias(team, admin, final_of(run), "Staging ")
     assert Alias.objects.get(team=team).checkpoint == final_of(run)  # one alias, one holder
     with pytest.raises(Refusal, match="production has a gate"):
         promotion.assign_alias(team, admin, final_of(run), "production")
     with pytest.raises(Refusal, match="your role is researcher"):
-        promotion.assign_alias(team, teammate, final_of(run), "candidate")
+        promotion.assign_alias(team, teammate, final_of(run), "staging")
+
+
+@pytest.mark.feature(103)
+def test_a_candidate_needs_clean_labels_but_neither_votes_nor_a_second_person(team: Team, admin: User) -> None:
+    run = trained(team, admin, *sampled(1, 2))
+    unsafe = Rollout.objects.filter(run=run).first()
+    assert unsafe is not None
+    tag = RolloutTag.objects.create(rollout=unsafe, tag=Tag.objects.create(team=team, name="Unsafe"), user=admin)
+    with pytest.raises(Refusal) as caught:
+        promotion.assign_alias(team, admin, final_of(run), "candidate")
+    assert [one.field for one in caught.value.problems] == ["gate.unsafe"]
+    assert not Alias.across_teams.exists()
+    tag.delete()
+    promotion.assign_alias(team, admin, final_of(run), "candidate")
+    assert Alias.objects.get(team=team).checkpoint == final_of(run)
 
 
 def test_rolling_back_returns_to_who_held_it_before(team: Team, admin: User) -> None:

@@ -180,7 +180,7 @@ def list_aliases(request: HttpRequest) -> object:
     "/policies/{int:checkpoint_id}/aliases", auth=require_permission("policies.promote"), response=AliasOut, summary="Assign an alias to a policy"
 )
 def give_alias(request: HttpRequest, checkpoint_id: int, given: GiveIn) -> object:
-    """Immediate if the alias has no gate; otherwise request it, and another admin approves."""
+    """Immediate if the alias's gate needs no second reviewer and its conditions are met (409 with each unmet one); otherwise request it."""
     caller, checkpoint = caller_of(request), policy_of(request, checkpoint_id)
     name = name_of(given.alias)
     promotion.assign_alias(caller.team, caller.person(WHY), checkpoint, name, given.comment)
@@ -226,7 +226,9 @@ def remove_gate(request: HttpRequest, name: str) -> object:
     summary="Gate of an alias",
 )
 def get_conditions(
-    request: HttpRequest, checkpoint_id: int, alias: str = Query(gates.GATED, max_length=NAME_LENGTH, description="The alias whose gate is checked.")
+    request: HttpRequest,
+    checkpoint_id: int,
+    alias: str = Query(gates.PRODUCTION, max_length=NAME_LENGTH, description="The alias whose gate is checked."),
 ) -> object:
     """Every condition of the alias's gate, and whether the policy meets it now."""
     checkpoint, name = policy_of(request, checkpoint_id), name_of(alias)

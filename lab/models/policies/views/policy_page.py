@@ -79,17 +79,19 @@ def build_gate_context(request: LabRequest, checkpoint: Checkpoint) -> dict[str,
     known = {alias.name: alias for alias in Alias.objects.filter(team=request.team).select_related("checkpoint__run")}
     names = list(dict.fromkeys([*gates.USUAL, *known]))
     name = request.GET.get("alias", "").strip().lower()
-    name = name if name in names else gates.GATED
+    name = name if name in names else gates.PRODUCTION
     alias = known.get(name)
     gate = gates.gate_of(alias, name)
     holder = gates.holder_of(alias)
+    conditions = gates.evaluate_gate_conditions(alias, gate, checkpoint)
     return {
         "alias_names": names,
         "alias_name": name,
         "holder": holder if holder and holder.pk != checkpoint.pk else None,
         "holds": holder is not None and holder.pk == checkpoint.pk,
         "gated": gate is not None,
-        "conditions": gates.evaluate_gate_conditions(alias, gate, checkpoint),
+        "assignable": not gates.select_unmet_conditions(conditions),  # a second reviewer is never met before somebody approves
+        "conditions": conditions,
         "waiting": Proposal.objects.filter(alias=alias, checkpoint=checkpoint, state="open").first() if alias else None,
     }
 
@@ -175,7 +177,7 @@ def keep_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
 
 @require_POST
 def propose_policy_alias(request: LabRequest, checkpoint_id: int) -> HttpResponse:
-    """Asks for the alias ``name``; with ``act=give`` an admin gives it at once, where no gate stands before it."""
+    """Asks for the alias ``name``; with ``act=give`` an admin gives it at once, where its gate asks for no second reviewer."""
     checkpoint = checkpoint_of(request, checkpoint_id)
     name = read_post_text(request, "name", 100)
 
