@@ -7,6 +7,23 @@ if (rule) {
     history.replaceState(history.state, "", `?${query}`);
   });
 }
+/* A slider beside a number: it moves over round values, its right end is no limit. The number is what is sent. */
+for (const slider of document.querySelectorAll("[data-slides]")) {
+  const number = document.getElementById(slider.dataset.slides);
+  const stops = slider.dataset.stops.split(" ").map(Number);
+  const place = () => {
+    const above = number.value === "" ? -1 : stops.findIndex((stop) => stop >= Number(number.value));
+    slider.value = above < 0 ? stops.length : above;
+    slider.setAttribute("aria-valuetext", number.value === "" ? slider.dataset.none : `${number.value} steps`);
+  };
+  Object.assign(slider, { min: 0, max: stops.length, step: 1, hidden: false });
+  place();
+  number.addEventListener("input", place);
+  slider.addEventListener("input", () => {
+    number.value = stops[Number(slider.value)] ?? "";
+    slider.setAttribute("aria-valuetext", number.value === "" ? slider.dataset.none : `${number.value} steps`);
+  });
+}
 const mapping = document.querySelector("[data-mapping]");
 if (mapping) {
   mapping.addEventListener("change", (event) => {

@@ -20,7 +20,7 @@ from lab.data.datasets.models import Dataset, Form, Source, Version, VersionStat
 from lab.data.datasets.row_building import Composition
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import build_row_display, names_of
-from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, DatasetRule, RuleError
+from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, WEIGHTED_FORMS, DatasetRule, RuleError
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue
 from lab.lib.numbers import parse_ids
 from lab.lib.refusals import Problem
@@ -39,6 +39,7 @@ CHOICES = {
     "corrections": CORRECTIONS.items(),
     "neutrals": NEUTRALS.items(),
     "cleaners": CLEANERS.items(),
+    "weighted": WEIGHTED_FORMS,
     "actions": ACTIONS.items(),
     "votes": VOTES.items(),
 }

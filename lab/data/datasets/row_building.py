@@ -15,7 +15,8 @@ from typing import Any
 from lab.data.datasets.cleaning import LabelEvidence, score_suspicions
 from lab.data.datasets.decisions import RowCandidate, RowExclusion, decide_candidates
 from lab.data.datasets.models import Form
-from lab.data.datasets.rows import BuiltRow, build_prompt_key, hash_row_content, make_opposite_row
+from lab.data.datasets.policy_age import compute_age_weight, compute_effective_rows, compute_policy_age, find_newest_steps
+from lab.data.datasets.rows import WEIGHT, BuiltRow, build_prompt_key, hash_row_content, make_opposite_row
 from lab.data.datasets.rules import DatasetRule
 from lab.data.datasets.sides import Message, SourceRollout
 from lab.data.datasets.stepped_rows import build_stepwise_row, find_contradictions
@@ -37,6 +38,7 @@ class Composition:
 
     def counts(self) -> dict[str, Any]:
         train = sum(row.split == "train" for row in self.rows)
+        weights = [row.row[WEIGHT] for row in self.rows if row.split == "train" and WEIGHT in row.row]
         return {
             "train": train,
             "test": len(self.rows) - train,
@@ -44,6 +46,7 @@ class Composition:
             "cleaned": dict(self.cleaned),
             "contradictions": self.contradictions[:LISTED],
             "items": self.items,
+            **({"effective": round(compute_effective_rows(weights), 1)} if weights else {}),
         }
 
 
@@ -52,7 +55,7 @@ def compose_rows(
 ) -> Composition:
     composed = Composition()
     candidates, sides = collect_candidates(judged, rule, load, scores, composed, progress)
-    rows = [row for candidate in in_age(candidates, sides, rule, composed) if (row := made_of(candidate, sides, rule, composed))]
+    rows = [row for candidate, age in in_age(candidates, sides, rule, composed) if (row := made_of(candidate, age, sides, rule, composed))]
     finalize_rows(rows, rule, composed)
     return composed
 
@@ -84,33 +87,27 @@ def collect_candidates(
     return candidates, sides
 
 
-def in_age(candidates: list[RowCandidate], sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> Iterator[RowCandidate]:
-    """Those whose rollouts are there and young enough. The newest step is that of the labelled rollouts of the same run."""
-    newest: defaultdict[Any, int] = defaultdict(int)
-    for side in sides.values():
-        newest[side.run] = max(newest[side.run], side.step)
+def in_age(
+    candidates: list[RowCandidate], sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition
+) -> Iterator[tuple[RowCandidate, int]]:
+    """Those whose rollouts are there and young enough, each with its policy age in steps."""
+    newest = find_newest_steps(sides.values())
     for candidate in candidates:
         own = [sides[rollout] for rollout in candidate.rollouts if rollout in sides]
+        age = compute_policy_age(own, newest, rule)
         if len(own) < len(candidate.rollouts):
             composed.left_out["pairs whose rollouts are gone"] += 1
         elif not rule.heldout and any(side.phase == "heldout" for side in own):
             composed.left_out["answers to held-out prompts"] += 1
-        elif rule.max_age is not None and any(
-            (newest[side.run] if rule.age_from is None else rule.age_from) - side.step > rule.max_age for side in own
-        ):
+        elif rule.max_age is not None and age > rule.max_age:
             composed.left_out[f"answers of policies more than {rule.max_age} steps old"] += 1
         elif any(side.step < (rule.first_step or 0) or side.step > (2**31 if rule.last_step is None else rule.last_step) for side in own):
             composed.left_out["answers of other steps"] += 1
         else:
-            yield candidate
+            yield candidate, age
 
 
-def compute_policy_age(side: SourceRollout, newest: Mapping[Any, int], rule: DatasetRule) -> int:
-    """Steps between the policy that gave the answer and the one the rule counts from."""
-    return (newest[side.run] if rule.age_from is None else rule.age_from) - side.step
-
-
-def made_of(candidate: RowCandidate, sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> BuiltRow | None:
+def made_of(candidate: RowCandidate, age: int, sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> BuiltRow | None:
     chosen, rejected = sides.get(candidate.chosen or 0), sides.get(candidate.rejected or 0)
     prompt = (chosen or rejected).prompt_messages  # type: ignore[union-attr]  # in_age has seen to it that one is there
     if rule.form == Form.STEPWISE and chosen:
@@ -129,6 +126,8 @@ def made_of(candidate: RowCandidate, sides: Mapping[int, SourceRollout], rule: D
     else:
         row = {"prompt": prompt, **texts, **build_margin_field(candidate, rule)}
         answers = list(texts.values())
+    if rule.age_half_life is not None:
+        row[WEIGHT] = compute_age_weight(age, rule.age_half_life)
     if reason := explain_unusable_row(prompt, answers, chosen, rejected):
         composed.left_out[reason] += 1
         return None
@@ -146,7 +145,7 @@ def made_of(candidate: RowCandidate, sides: Mapping[int, SourceRollout], rule: D
         item=candidate.item,
         queue=candidate.queue,
         labellers=sorted({user for user, _ in candidate.ballots}),
-        provenance=build_row_provenance(candidate, chosen, rejected),
+        provenance=build_row_provenance(candidate, chosen, rejected) | ({} if rule.age_half_life is None else {"policy_age": age}),
         evidence=LabelEvidence(candidate.ballots, gap, whole, candidate.seconds),
     )
 
@@ -233,7 +232,7 @@ def clean_suspect_labels(rows: list[BuiltRow], rule: DatasetRule, composed: Comp
         if bad and cleaning.action == "flip":
             built_row = flip_preference(built_row)
         if cleaning.action == "down-weight":
-            built_row.row["weight"] = round(1 - suspicion.score, 4) if bad else 1.0
+            built_row.row[WEIGHT] = round(built_row.row.get(WEIGHT, 1.0) * (1 - suspicion.score if bad else 1.0), 6)
         kept.append(built_row)
     return kept
 

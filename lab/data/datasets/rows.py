@@ -29,6 +29,7 @@ class BuiltRow:
     evidence: LabelEvidence | None = None
 
 
+WEIGHT = "weight"  # column of preference and KTO rows: how much a row counts in the loss; 1 where it is missing
 SAID = ("prompt", "chosen", "rejected", "completion", "label", "completions", "labels", "reference", "data", "tools")
 
 

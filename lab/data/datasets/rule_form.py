@@ -15,7 +15,7 @@ from lab.lib.refusals import Problem
 SENT = "rule"  # a hidden input: an unticked box is then a no, not a setting that is missing
 BOXES = ("ties_against", "finished_only", "heldout", "dedupe")
 WHOLE = ("min_labels",)
-OPTIONAL = ("max_age", "age_from", "first_step", "last_step", "max_per_prompt")
+OPTIONAL = ("max_age", "age_from", "age_half_life", "first_step", "last_step", "max_per_prompt")
 SHARES = ("min_agreement", "test_share")
 TEXTS = ("aggregation", "margin", "corrections", "neutral", "salt")
 CLEANING_SHARES = ("threshold", "gap_share", "min_seconds")

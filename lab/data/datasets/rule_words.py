@@ -64,6 +64,8 @@ def describe_policy_age(rule: DatasetRule) -> str:
         parts.append(f"from step {rule.first_step}")
     if rule.last_step is not None:
         parts.append(f"to step {rule.last_step}")
+    if rule.age_half_life is not None:
+        parts.append(f"weight halved for every {rule.age_half_life} step{'' if rule.age_half_life == 1 else 's'} of age (column weight)")
     return ", ".join(parts).capitalize()
 
 

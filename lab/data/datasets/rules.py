@@ -34,6 +34,7 @@ NEUTRALS = {
     "bad": "As bad: only good marks make a step right",
     "leave": "As neither: the row ends before a neutral step",
 }
+WEIGHTED_FORMS = (Form.PREFERENCE, Form.KTO)  # whose rows may have a column ``weight``
 VOTES = {"majority": "fewer than half of the reward functions agree with the label", "all": "no reward function agrees with the label"}
 ACTIONS = {"report": "Report only", "drop": "Leave out", "flip": "Swap chosen and rejected", "down-weight": "Give a smaller weight (column weight)"}
 
@@ -68,6 +69,7 @@ class DatasetRule:
     heldout: bool = False  # answers to held-out prompts may be trained on
     max_age: int | None = None  # steps older than the newest labelled step of the same run, or than ``age_from``
     age_from: int | None = None
+    age_half_life: int | None = None  # steps of policy age after which a label weighs half (column weight)
     first_step: int | None = None
     last_step: int | None = None
     margin: str = "none"
@@ -188,7 +190,8 @@ def problems_of(rule: DatasetRule) -> list[Problem]:
     for name, least, most in (("min_agreement", 0, 1), ("test_share", 0, 0.9)):
         if not least <= getattr(rule, name) <= most:
             refuse(name, f"{getattr(rule, name)} is out of range", f"use {least} to {most}")
-    for name, low in (("min_labels", 1), ("max_per_prompt", 1), ("max_age", 0), ("age_from", 0), ("first_step", 0), ("last_step", 0)):
+    for name in ("min_labels", "max_per_prompt", "age_half_life", "max_age", "age_from", "first_step", "last_step"):
+        low = 1 if name in ("min_labels", "max_per_prompt", "age_half_life") else 0
         value = getattr(rule, name)
         if value is not None and not low <= value < 2**31:
             refuse(name, f"{value} is out of range", f"use a whole number from {low}")
@@ -196,6 +199,8 @@ def problems_of(rule: DatasetRule) -> list[Problem]:
         refuse("last_step", f"{rule.last_step} is before the first step {rule.first_step}", "swap them")
     if rule.form == Form.STEPWISE and rule.corrections != "off":
         refuse("corrections", "step marks refer to the original answer", "do not use corrected answers")
+    if rule.age_half_life is not None and rule.form not in WEIGHTED_FORMS:
+        refuse("age_half_life", f"rows of the form {rule.form} have no weight", "leave it empty, or leave old answers out with the max age")
     if len(rule.salt) > 40:
         refuse("salt", "is longer than 40 characters", "shorten it")
     return problems + cleaning_problems(rule)

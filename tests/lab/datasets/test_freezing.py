@@ -314,6 +314,32 @@ def test_suspect_labels_are_reported_left_out_swapped_or_weighed_less(dataset: D
     assert len(read_rows(weighed.path(), "dpo")) == 6
 
 
+@pytest.mark.feature(107)
+def test_labels_of_older_policies_weigh_less(dataset: Dataset) -> None:
+    """Two prompts at each of steps 1, 2 and 3; the weight halves with every step of age."""
+    version = ready(dataset, age_half_life=1)
+    assert sorted(line["weight"] for line in lines(version)) == [0.25, 0.25, 0.5, 0.5, 1.0, 1.0]
+    assert {row.provenance["policy_age"]: row.row["weight"] for row in version.rows.all()} == {0: 1.0, 1: 0.5, 2: 0.25}
+    assert version.counts["effective"] == pytest.approx(3.5**2 / 2.625, abs=0.05)
+    assert len(read_rows(version.path(), "dpo")) == 6
+    assert "weight" not in lines(ready(dataset))[0]
+    later = ready(dataset, age_half_life=2, age_from=5, max_age=3)
+    assert sorted(line["weight"] for line in lines(later)) == pytest.approx([0.5**1.5] * 2 + [0.5] * 2, abs=1e-6)
+
+
+def test_the_weights_of_age_and_of_suspicion_are_multiplied(dataset: Dataset) -> None:
+    cleaning = {"by": ["speed"], "min_seconds": 10.0, "threshold": 0.5, "action": "down-weight"}  # all judged in 5 s: suspicion 0.75
+    weights = [line["weight"] for line in lines(ready(dataset, age_half_life=1, cleaning=cleaning))]
+    assert sorted(weights) == [0.0625, 0.0625, 0.125, 0.125, 0.25, 0.25]
+
+
+def test_forms_without_a_weight_refuse_one_by_age() -> None:
+    with pytest.raises(RuleError, match="no weight"):
+        DatasetRule.read({"form": "completion", "age_half_life": 5})
+    with pytest.raises(RuleError, match="from 1"):
+        DatasetRule.read({"age_half_life": 0})
+
+
 @pytest.mark.django_db(transaction=True)
 def test_versions_frozen_at_once_get_numbers_of_their_own_and_each_is_built_once(dataset: Dataset) -> None:
     def apart(work: Callable[[], Any]) -> Any:
