@@ -175,7 +175,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(104, "Edit of a running run, with a mark", NOTHING),
         Feature(105, "Doctor: silent failures with their evidence"),
         Feature(106, "Entropy atlas"),
-        Feature(107, "Labelling that knows the policy's age", "old gold pairs served again, weights by age at export"),
+        Feature(107, "Labelling that knows the policy's age"),
         Feature(108, "Discussion at a token"),
         Feature(109, "Cost per win"),
         Feature(110, "Labels replayed under another rule"),

@@ -78,9 +78,12 @@ def load_active_recalls(team: Team) -> RecalledSources:
 
 
 def items_of(team: Team, queues: Sequence[int]) -> Any:
-    """Items of these queues that somebody has judged or decided, in the order rows are written."""
+    """Items of these queues that somebody has judged or decided, in the order rows are written.
+
+    A gold item that was asked again counts once, by what people said the first time.
+    """
     labelled = Q(labels__gt=0) | Q(final__isnull=False)
-    kept = Item.objects.filter(labelled, queue__team=team, queue__in=list(queues)).exclude(state=ItemState.DROPPED)
+    kept = Item.objects.filter(labelled, repeats=None, queue__team=team, queue__in=list(queues)).exclude(state=ItemState.DROPPED)
     return kept.order_by("queue_id", "place", "id")
 
 

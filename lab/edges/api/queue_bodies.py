@@ -14,6 +14,7 @@ from lab.edges.api.problems import FieldProblem, make_invalid_problem, make_vali
 from lab.labelling.labels import people, queue_items
 from lab.labelling.labels.forms import QueueForm, RecipeForm
 from lab.labelling.labels.models import Queue
+from lab.labelling.labels.repeated_gold import list_gold_sources
 from lab.rollouts.browse.filter_bar import components_of
 from lab.rollouts.browse.regex import TooSlow
 from lab.rollouts.browse.selection import Selection
@@ -43,6 +44,8 @@ class QueueIn(RequestBody):
     b_step: Number = None
     gold: int = Field(0, description="Number of gold items (with a known answer) among them.")
     gold_by: str = Field("", max_length=200, description="The reward function that gives the known answer.")
+    gold_again: int = Field(0, description="Number of gold items of earlier queues that are asked again.")
+    gold_from: Number = Field(None, description="Only gold items of this queue are asked again; null: of all.")
     guidelines: str = Field("", description="Markdown.")
     overlap: int = Field(1, description="Annotators per item.")
     lock_minutes: int = 15
@@ -68,7 +71,7 @@ def queue_made(team: Team, user: User, given: QueueIn) -> Queue:
     data = as_form(given)
     runs = Run.objects.of(team).only("last_rollout").order_by("-number")
     components = components_of(list(runs.filter(number__in=selection.runs) if selection.runs else runs[:20]), ())
-    recipe = RecipeForm(data, components, list(Run.objects.of(team).values_list("number", flat=True)))
+    recipe = RecipeForm(data, components, list(Run.objects.of(team).values_list("number", flat=True)), list_gold_sources(team))
     form = QueueForm(data, team, people.list_labeller_choices(team))
     if not (recipe.is_valid() & form.is_valid()):
         raise make_validation_problem(of_form(recipe) + of_form(form))

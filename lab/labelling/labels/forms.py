@@ -74,14 +74,21 @@ class RecipeForm(LabForm):
     gold_by = forms.ChoiceField(
         required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one from the list."}
     )
+    gold_again = make_number_field(0, MOST_GOLD, 0)
+    gold_from = forms.ChoiceField(
+        required=False, error_messages={"invalid_choice": "Your team has no such queue with answered gold items. Choose one from the list."}
+    )
     seed = make_number_field(0, MAX_INTEGER, 0)
 
-    def __init__(self, data: Any, components: Sequence[str], runs: Sequence[int]) -> None:
+    def __init__(self, data: Any, components: Sequence[str], runs: Sequence[int], gold_queues: Sequence[Queue] = ()) -> None:
         self.runs = frozenset(runs)  # numbers of the team's runs
         super().__init__(data)
         self.fields["phase"].required = False
         gold_by: Any = self.fields["gold_by"]
         gold_by.choices = [("", "Choose one"), *((name, name) for name in components)]
+        gold_from: Any = self.fields["gold_from"]
+        gold_from.choices = [("", "All earlier queues"), *((str(queue.pk), queue.name) for queue in gold_queues)]
+        self.fields["gold_again"].required = False
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
@@ -92,7 +99,8 @@ class RecipeForm(LabForm):
             self.check_windows(data)
         if kind in PAIRED and how == PairSource.RUNS:
             self.check_sides(data)
-        if data.get("gold"):
+        data["gold_again"] = data.get("gold_again") or 0
+        if data.get("gold") or data["gold_again"]:
             self.check_gold(data)
         return data
 
@@ -122,10 +130,11 @@ class RecipeForm(LabForm):
 
     def check_gold(self, data: dict[str, Any]) -> None:
         if data.get("kind") not in (*GOLD_KINDS, None):
-            self.add_error("gold", "Only pairs and single answers can be gold. Set this to 0.")
-        elif data["gold"] >= (data.get("most") or MOST_ITEMS):
-            self.add_error("gold", f"Gold items are part of the {data['most']:,} items, most of which should be real questions. Enter fewer.")
-        elif not data.get("gold_by") and "gold_by" not in self.errors:
+            self.add_error("gold" if data.get("gold") else "gold_again", "Only pairs and single answers can be gold. Set this to 0.")
+        elif (data.get("gold") or 0) + data["gold_again"] >= (data.get("most") or MOST_ITEMS):
+            name = "gold" if data.get("gold") else "gold_again"
+            self.add_error(name, f"Gold items are part of the {data['most']:,} items, most of which should be real questions. Enter fewer.")
+        elif data.get("gold") and not data.get("gold_by") and "gold_by" not in self.errors:
             self.add_error("gold_by", "Choose the reward function that determines right and wrong.")
 
     def recipe(self, selection: Selection) -> Recipe:
@@ -150,6 +159,8 @@ class RecipeForm(LabForm):
             phase=data["phase"],
             gold=data["gold"],
             gold_by=data["gold_by"] if data["gold"] else "",
+            gold_again=data["gold_again"],
+            gold_from=int(data["gold_from"]) if data["gold_again"] and data["gold_from"] else None,
         )
 
 

@@ -13,6 +13,7 @@ from lab.labelling.labels.new_queues import NewItem
 from lab.labelling.labels.pairs import SelectedItems, make_items_from_pool
 from lab.labelling.labels.pool import RolloutPool
 from lab.labelling.labels.recipe import Recipe
+from lab.labelling.labels.repeated_gold import spread_over
 
 RIGHT, WRONG = 1.0, 0.0  # at least, at most: what a verifying reward function gives to right and to wrong answers
 
@@ -80,12 +81,7 @@ def mix_gold_items(selected: SelectedItems, gold: GoldSet, seed: int, most: int 
     plain = [(item, prompt) for item, prompt in zip(selected.items, selected.prompts, strict=True) if tuple(sorted(item)) not in held]
     if most is not None:
         plain = plain[: max(0, most - len(gold))]
-    if gold.items:
-        rng = np.random.default_rng(seed + 2)
-        stretch = max(1, len(plain)) / len(gold)
-        at = [(index + float(rng.random())) * stretch for index in range(len(gold))]
-    else:
-        at = []
+    at = spread_over(len(gold), len(plain), seed + 2)
     rows = [(float(index), NewItem(prompt, item)) for index, (item, prompt) in enumerate(plain)]
     rows += [(where, NewItem(prompt, item, gold=known)) for where, item, prompt, known in zip(at, gold.items, gold.prompts, gold.known, strict=True)]
     rows.sort(key=lambda row: row[0])

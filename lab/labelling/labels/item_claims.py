@@ -95,6 +95,7 @@ def list_live_claims(queue: Queue, user: User) -> QuerySet[Claim]:
     return mine.select_related("item").order_by("created_at", "pk")
 
 
+# A gold item that is asked again goes to the people who answered it before; to ``anyone`` once there is nothing else.
 # A row that somebody holds at this moment is stepped over; one that was taken between looking and locking no longer has room and is not taken.
 TAKE = """
 WITH free AS (
@@ -103,6 +104,8 @@ WITH free AS (
     AND NOT EXISTS (SELECT FROM labels_claim claim WHERE claim.item_id = item.id AND claim.user_id = %(user)s AND claim.seated)
     AND NOT EXISTS (
         SELECT FROM labels_judgement said WHERE said.item_id = item.id AND said.user_id = %(user)s AND said.state <> 'withdrawn')
+    AND (item.repeats_id IS NULL OR %(anyone)s OR EXISTS (
+        SELECT FROM labels_judgement before WHERE before.item_id = item.repeats_id AND before.user_id = %(user)s AND before.state <> 'withdrawn'))
     ORDER BY item.place, item.id LIMIT %(count)s FOR UPDATE SKIP LOCKED
 )
 UPDATE labels_item item SET room = item.room - 1 FROM free WHERE item.id = free.id
@@ -121,8 +124,11 @@ def take_free_seats(queue: Queue, user: User, count: int) -> None:
     now = database_now()
     until = now + timedelta(minutes=queue.lock_minutes)
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, {"queue": queue.pk, "user": user.pk, "count": count})
-        seats = sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
+        seats: list[tuple[int, float, int]] = []
+        for anyone in (False, True):
+            if len(seats) < count:
+                cursor.execute(TAKE, {"queue": queue.pk, "user": user.pk, "count": count - len(seats), "anyone": anyone})
+                seats += sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
         for number, (item, _, size) in enumerate(seats):
             begun = now + timedelta(microseconds=number)  # keeps the order among claims taken at once
             cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffle_answer_order(queue.kind, size), begun, until])

@@ -148,6 +148,7 @@ class Item(TeamOwned):
     labels = models.SmallIntegerField(default=0)  # judgements that count
     state = models.CharField(max_length=8, choices=ItemState.choices, default=ItemState.OPEN)
     gold = models.JSONField(null=True)  # the known answer, {"verdict": …}; never leaves the server before the person has answered
+    repeats = models.ForeignKey("self", models.SET_NULL, null=True, related_name="repeated")  # the gold item that is asked again here
     final = models.JSONField(null=True)  # the adjudicated answer
     final_by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     final_at = models.DateTimeField(null=True)

@@ -25,6 +25,7 @@ class NewItem:
     texts: tuple[str, ...] | None = None
     place: float | None = None
     gold: dict[str, Any] | None = None
+    repeats: int | None = None  # the gold item that is asked again
 
 
 def make_queue(team: Team, user: User | None, *, name: str, kind: Kind, items: Iterable[NewItem] = (), **settings: Any) -> Queue:
@@ -36,7 +37,7 @@ def make_queue(team: Team, user: User | None, *, name: str, kind: Kind, items: I
     return queue
 
 
-COLUMNS = "queue_id, place, prompt_id, rollouts, texts, room, labels, state, gold, final_comment"
+COLUMNS = "queue_id, place, prompt_id, rollouts, texts, room, labels, state, gold, repeats_id, final_comment"
 
 
 def add_items(queue: Queue, items: Iterable[NewItem]) -> int:
@@ -56,6 +57,6 @@ def add_items(queue: Queue, items: Iterable[NewItem]) -> int:
             position = float(next(after)) if item.place is None else item.place
             rollouts = "{" + ",".join(map(str, item.rollouts)) + "}"
             texts, gold = (None if value is None else json.dumps(value) for value in (item.texts, item.gold))
-            copy.write_row((queue.pk, position, item.prompt, rollouts, texts, queue.overlap, 0, ItemState.OPEN.value, gold, ""))
+            copy.write_row((queue.pk, position, item.prompt, rollouts, texts, queue.overlap, 0, ItemState.OPEN.value, gold, item.repeats, ""))
             added += 1
     return added

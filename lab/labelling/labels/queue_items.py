@@ -17,6 +17,7 @@ from lab.labelling.labels.new_queues import NewItem, add_items, make_queue
 from lab.labelling.labels.pairs import Exclusion, make_items_from_pool
 from lab.labelling.labels.pool import MOST_ROLLOUTS, build_pool_selection, count_replayed_rollouts, read_pool
 from lab.labelling.labels.recipe import Recipe
+from lab.labelling.labels.repeated_gold import mix_repeats, select_gold_to_repeat
 from lab.labelling.labels.strategies import LEAST, Disagreement, score_candidates
 from lab.rollouts.browse.conditions import runs_of
 from lab.teams.accounts.models import Team, User
@@ -46,6 +47,8 @@ def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = f
     """Raises regex.TooSlow. ``taken``: items (sorted rollout ids) not to make again."""
     pool = read_pool(team, recipe)
     model = model_for(team, [run.pk for run in runs_of(team, build_pool_selection(recipe))]) if recipe.strategy == Strategy.DISAGREEMENT else None
+    repeats = select_gold_to_repeat(team, recipe.kind, recipe.gold_again, recipe.gold_from)
+    taken |= {tuple(sorted(item.rollouts)) for item in repeats}
     gold = select_gold_items(pool, recipe, taken)
     selected = make_items_from_pool(pool, recipe, lambda features: score_candidates(recipe.strategy, features, recipe.seed, model), taken)
     before = []
@@ -55,10 +58,14 @@ def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = f
         before.append(Exclusion(pool.empty, "rollouts", "the completion is empty"))
     if pool.beyond:
         before.append(Exclusion(0, "rollouts", f"only the newest {MOST_ROLLOUTS:,} of the selection were considered"))
-    items = mix_gold_items(selected, gold, recipe.seed, recipe.most)
+    items = mix_repeats(mix_gold_items(selected, gold, recipe.seed, recipe.most - len(repeats)), repeats, recipe.seed + 3)
+    if len(repeats) < recipe.gold_again:
+        before.append(Exclusion(recipe.gold_again - len(repeats), "gold items to ask again", "no further ones with an answer and stored rollouts"))
     if len(gold) < recipe.gold:
         before.append(Exclusion(recipe.gold - len(gold), "gold items", f"no further answers that {recipe.gold_by} clearly rates right or wrong"))
-    return QueuePlan(recipe, items, len(gold), pool.read, selected.offered, [*before, *selected.left_out], describe_ordering(recipe, model))
+    return QueuePlan(
+        recipe, items, len(gold) + len(repeats), pool.read, selected.offered, [*before, *selected.left_out], describe_ordering(recipe, model)
+    )
 
 
 def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
@@ -95,7 +102,7 @@ def plan_more_items(queue: Queue, count: int) -> QueuePlan:
     """The next ``count`` items of what the queue was made from, without those it has; gold in the same share. Raises regex.TooSlow."""
     recipe = Recipe.stored(queue.selection, queue.kind, queue.strategy, queue.seed)
     gold = round(recipe.gold / max(1, recipe.most) * count)
-    return plan_items(queue.team, replace(recipe, most=count, gold=gold), taken_by(queue))
+    return plan_items(queue.team, replace(recipe, most=count, gold=gold, gold_again=0), taken_by(queue))
 
 
 def append_planned_items(queue: Queue, plan: QueuePlan) -> int:

@@ -31,16 +31,23 @@ class ItemSample:
     answers: list[SampleAnswer]
     item: Item | None = None
     gold: bool = False
+    repeated: bool = False  # a gold item that is asked again
 
 
 def of_new(items: Sequence[NewItem]) -> list[ItemSample]:
     texts = load_sample_texts((item.prompt, item.rollouts, item.texts) for item in items)
-    return [ItemSample(prompt, answers, gold=item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
+    return [
+        ItemSample(prompt, answers, gold=item.gold is not None, repeated=item.repeats is not None)
+        for item, (prompt, answers) in zip(items, texts, strict=True)
+    ]
 
 
 def of_items(items: Sequence[Item]) -> list[ItemSample]:
     texts = load_sample_texts((item.prompt_id, item.rollouts, item.texts) for item in items)
-    return [ItemSample(prompt, answers, item, item.gold is not None) for item, (prompt, answers) in zip(items, texts, strict=True)]
+    return [
+        ItemSample(prompt, answers, item, item.gold is not None, item.repeats_id is not None)
+        for item, (prompt, answers) in zip(items, texts, strict=True)
+    ]
 
 
 def load_sample_texts(items: Iterable[tuple[int, Sequence[int], Sequence[str] | None]]) -> list[tuple[list[Piece], list[SampleAnswer]]]:

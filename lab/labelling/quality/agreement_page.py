@@ -17,6 +17,7 @@ from lab.labelling.quality.agreement import compute_agreement_measures, compute_
 from lab.labelling.quality.drift import over_steps, over_time
 from lab.labelling.quality.labellers import gold_answers, summarize_labellers
 from lab.labelling.quality.ratings import ratings_of
+from lab.labelling.quality.repeat_drift import compute_repeat_drift, list_repeated_answers
 from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import User
 from lab.teams.accounts.requests import LabRequest
@@ -42,6 +43,8 @@ def show_queue_quality(request: LabRequest, queue_id: int) -> HttpResponse:
         context["pairwise"] = compute_pairwise_kappas(ratings, User.objects.in_bulk(ratings.people))
     answers = [answer for answer in gold if chosen is None or answer.user == chosen.pk]
     context |= {"gold": len(answers), "time": over_time(answers), "steps": over_steps(queue.team, answers)} if lines else {}
+    repeated = list_repeated_answers(queue, chosen.pk if chosen else only)
+    context["repeated"] = compute_repeat_drift(queue.team, repeated, answers)
     return render(request, "quality/quality.html", context)
 
 

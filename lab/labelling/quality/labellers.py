@@ -33,6 +33,7 @@ class GoldAnswer:
     right: bool
     order: int  # id of the judgement: in order of time
     rollouts: tuple[int, ...]
+    repeats: bool = False  # the item had been asked before
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,11 @@ def gold_answers(queue: Queue, only: int | None = None) -> list[GoldAnswer]:
     if only is not None:
         rows = rows.filter(user=only)
     known = ((row, is_gold_match(row.item.gold, row)) for row in rows)
-    return [GoldAnswer(row.user_id, verdict, row.pk, tuple(row.item.rollouts)) for row, verdict in known if verdict is not None]
+    return [
+        GoldAnswer(row.user_id, verdict, row.pk, tuple(row.item.rollouts), row.item.repeats_id is not None)
+        for row, verdict in known
+        if verdict is not None
+    ]
 
 
 def with_others(ratings: RatingTable) -> dict[int, Proportion]:

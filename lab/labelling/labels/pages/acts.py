@@ -9,12 +9,15 @@ from django.db import OperationalError, transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from lab.labelling.labels import item_order, queue_acts, queue_items
+from lab.labelling.labels.forms import MOST_GOLD
 from lab.labelling.labels.models import Queue, QueueStatus, Strategy
 from lab.labelling.labels.pages.access import find_visible_queue
 from lab.labelling.labels.recipe import MOST_ITEMS
+from lab.labelling.labels.repeated_gold import repeat_gold
 from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.regex import TooSlow
 from lab.teams.accounts.models import User
@@ -93,6 +96,29 @@ def add_items(request: LabRequest, queue: Queue) -> str:
     return act_once_per_token(request, f"queue-more/{queue.pk}/{request.POST.get('token', '')[:64]}", add)
 
 
+def ask_gold_again(request: LabRequest, queue: Queue) -> str:
+    """Answered gold items of this queue, or of another of its kind, among those that still wait for labels."""
+    url = reverse("queue", args=[queue.pk])
+    count = parse_whole_number(request.POST.get("count", "").strip(), MOST_GOLD)
+    source = request.POST.get("source", "")
+    if not count:
+        messages.error(request, f"Gold asked again: enter a whole number from 1 to {MOST_GOLD:,}.")
+        return url
+    if source and not Queue.objects.of(request.team).filter(pk=parse_whole_number(source) or 0, kind=queue.kind).exists():
+        messages.error(request, "Gold asked again: this queue is gone or asks another kind of question. Choose one from the list.")
+        return url
+
+    def repeat() -> str:
+        added = repeat_gold(queue, count, parse_whole_number(source), timezone.now())
+        if added:
+            messages.success(request, f"{added:,} gold item{'' if added == 1 else 's'} will be asked again, first of the people who answered before.")
+        else:
+            messages.warning(request, "Nothing to ask again: no gold item there has an answer, or all of them wait here already.")
+        return url
+
+    return act_once_per_token(request, f"queue-gold/{queue.pk}/{request.POST.get('token', '')[:64]}", repeat)
+
+
 def nothing_left(plan: queue_items.QueuePlan) -> str:
     return "; ".join(f"{group.count:,} {group.what}: {group.why}" for group in plan.left_out[-3:]) or "it has no rollouts"
 
@@ -114,6 +140,7 @@ VERBS: dict[str, Callable[[LabRequest, Queue], str]] = {
     "open": set_status(QueueStatus.OPEN, "The queue is open."),
     "delete": delete_queue,
     "more": add_items,
+    "gold": ask_gold_again,
     "reorder": reorder_queue_items,
 }
 

@@ -19,6 +19,7 @@ from lab.labelling.labels.guidelines import MOST as MOST_GUIDELINES
 from lab.labelling.labels.guidelines import render_guidelines
 from lab.labelling.labels.models import Kind, Queue
 from lab.labelling.labels.recipe import PairSource
+from lab.labelling.labels.repeated_gold import list_gold_sources
 from lab.lib.costly import limit_costly_requests
 from lab.lib.numbers import parse_whole_number
 from lab.rollouts.browse.address import Address
@@ -140,7 +141,7 @@ def usual_name(query: QueryDict, selection: Selection) -> str:
 
 def recipe_form(request: LabRequest, data: QueryDict, selection: Selection) -> RecipeForm:
     numbers = Run.objects.of(request.team).values_list("number", flat=True)
-    return RecipeForm(data, list_reward_components(request, selection), list(numbers))
+    return RecipeForm(data, list_reward_components(request, selection), list(numbers), list_gold_sources(request.team))
 
 
 def list_reward_components(request: LabRequest, selection: Selection) -> list[str]:

@@ -19,6 +19,7 @@ from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue, QueueSt
 from lab.labelling.labels.pages.access import find_visible_queue
 from lab.labelling.labels.people import list_labelling_members, people_of
 from lab.labelling.labels.recipe import PAIRED, PairSource, Recipe
+from lab.labelling.labels.repeated_gold import list_gold_sources
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.filter_bar import build_filter_chips
 from lab.rollouts.browse.selection import Selection
@@ -51,6 +52,7 @@ def show_queue(request: LabRequest, queue_id: int) -> HttpResponse:
     }
     if leads:
         context |= {"people": people_of(queue), **list_newcomers(queue), **items_of(request, queue), **describe_queue_origin(queue)}
+        context["gold_sources"] = [source for source in list_gold_sources(queue.team) if source.kind == queue.kind]
         context |= {"deletable": not queue.judgements.exists(), "statuses": QueueStatus, "most_more": 10_000}
     return TemplateResponse(request, "labels/queue.html", context)
 
