@@ -164,7 +164,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(93, "Labels, version, DPO run, blind match, win rate in one loop"),
         Feature(94, "Backtest of a reward on stored rollouts", "an edited reward function, which comes with real work"),
         Feature(95, "Shadow rewards", NOTHING),
-        Feature(96, "Disagreement first: what to label next", "judge, spread of the group and entropy in one order"),
+        Feature(96, "Disagreement first: what to label next"),
         Feature(97, "Biography of a prompt"),
         Feature(98, "Two runs on one prompt: the first token that differs"),
         Feature(99, "Branch at a token", NOTHING),

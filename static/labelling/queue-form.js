@@ -20,7 +20,8 @@ function arrangeFields() {
     for (const option of field("strategy").options) option.disabled = kind() === "single" && !["random", "entropy"].includes(option.value);
     if (field("strategy").selectedOptions[0].disabled) field("strategy").value = "random";
   }
-  if (field("gold") && !["pair", "single"].includes(kind())) field("gold").value = "0";
+  for (const name of ["gold", "gold_again"]) if (field(name) && !["pair", "single"].includes(kind())) field(name).value = "0";
+  if (field("strategy")) show("[data-judge]", field("strategy").value === "disagreement");
   for (const question of form.querySelectorAll("[data-question]")) {
     question.querySelector("[data-question-choices]").hidden = question.querySelector("[data-question-kind]").value !== "choice";
     question.querySelector("[data-question-remove]").hidden = false;

@@ -44,6 +44,7 @@ class QueueIn(RequestBody):
     b_step: Number = None
     gold: int = Field(0, description="Number of gold items (with a known answer) among them.")
     gold_by: str = Field("", max_length=200, description="The reward function that gives the known answer.")
+    judge_by: str = Field("", max_length=200, description="Reward function that votes beside the reward where disagreement comes first.")
     gold_again: int = Field(0, description="Number of gold items of earlier queues that are asked again.")
     gold_from: Number = Field(None, description="Only gold items of this queue are asked again; null: of all.")
     guidelines: str = Field("", description="Markdown.")

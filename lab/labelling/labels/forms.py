@@ -74,6 +74,9 @@ class RecipeForm(LabForm):
     gold_by = forms.ChoiceField(
         required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one from the list."}
     )
+    judge_by = forms.ChoiceField(
+        required=False, error_messages={"invalid_choice": "No run of the selection has this reward function. Choose one from the list."}
+    )
     gold_again = make_number_field(0, MOST_GOLD, 0)
     gold_from = forms.ChoiceField(
         required=False, error_messages={"invalid_choice": "Your team has no such queue with answered gold items. Choose one from the list."}
@@ -86,6 +89,8 @@ class RecipeForm(LabForm):
         self.fields["phase"].required = False
         gold_by: Any = self.fields["gold_by"]
         gold_by.choices = [("", "Choose one"), *((name, name) for name in components)]
+        judge_by: Any = self.fields["judge_by"]
+        judge_by.choices = [("", "None"), *((name, name) for name in components)]
         gold_from: Any = self.fields["gold_from"]
         gold_from.choices = [("", "All earlier queues"), *((str(queue.pk), queue.name) for queue in gold_queues)]
         self.fields["gold_again"].required = False
@@ -159,6 +164,7 @@ class RecipeForm(LabForm):
             phase=data["phase"],
             gold=data["gold"],
             gold_by=data["gold_by"] if data["gold"] else "",
+            judge_by=data["judge_by"] if data["strategy"] == Strategy.DISAGREEMENT else "",
             gold_again=data["gold_again"],
             gold_from=int(data["gold_from"]) if data["gold_again"] and data["gold_from"] else None,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -12,8 +13,9 @@ from django.utils import timezone
 
 from lab.labelling.labels.disagreement import model_for
 from lab.labelling.labels.models import Item, ItemState, Judgement, JudgementState, Ordering, Queue, QueueStatus, Strategy
+from lab.labelling.labels.recipe import Recipe
 from lab.labelling.labels.strategies import ItemFeatures, order_by_score, score_candidates
-from lab.rollouts.trajectories.models import Rollout
+from lab.teams.accounts.models import Team
 
 EVERY = 50  # labels between two orders
 AT_ONCE = 5  # queues of one round
@@ -38,7 +40,8 @@ def reorder_unseen_items(queue: Queue) -> Ordering:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK + queue.pk])
         free = Item.objects.filter(queue=queue, state=ItemState.OPEN, room=queue.overlap, gold__isnull=True, texts__isnull=True)
         items = list(free.order_by("place", "pk").values_list("pk", "place", "rollouts"))
-        described, runs = build_item_features([ids for _, _, ids in items])
+        judge_by = Recipe.stored(queue.selection, queue.kind, queue.strategy, queue.seed).judge_by
+        described, runs = build_item_features(queue.team, [ids for _, _, ids in items], judge_by)
         model = model_for(queue.team, runs)
         best = order_by_score(score_candidates(queue.strategy, described, queue.seed, model), queue.seed).tolist()
         moves = to_front(best[:FRONT])
@@ -56,29 +59,55 @@ def to_front(best: list[int]) -> dict[int, int]:
     return {at: to for at, to in moves.items() if at != to}
 
 
-def build_item_features(items: list[list[int]]) -> tuple[ItemFeatures, set[UUID]]:
-    """Of each item's answer with the highest and the one with the lowest reward, and the runs they are from. The spread is of the item's own answers:
-    its group is not read again. NaN where a rollout is gone or has no reward.
+def build_item_features(team: Team, items: list[list[int]], judge_by: str) -> tuple[ItemFeatures, set[UUID]]:
+    """Of each item's answer with the highest and the one with the lowest reward, and the runs they are from. The spread is that of an answer's group,
+    the mean of the item's answers. NaN where a rollout is gone or has no reward.
     """
     of = np.repeat(np.arange(len(items)), [len(ids) for ids in items])
     rollouts = np.array([pk for ids in items for pk in ids], dtype=np.int64)
-    rows = list(
-        Rollout.across_teams.filter(pk__in=set(rollouts.tolist())).order_by("pk").values_list("pk", "run_id", "reward", "length", "mean_entropy")
-    )
+    rows = read_rollout_facts(team, set(rollouts.tolist()), judge_by)
     known = np.array([row[0] for row in rows], dtype=np.int64)
-    facts = np.array([[np.nan if value is None else value for value in row[2:]] for row in rows] + [[np.nan] * 3], dtype=np.float64)
+    facts = np.array([[np.nan if value is None else value for value in row[2:]] for row in rows] + [[np.nan] * 5], dtype=np.float64)
     at = np.searchsorted(known, rollouts)
     at = np.where((at < len(known)) & (known[np.minimum(at, len(known) - 1)] == rollouts), at, len(known)) if len(known) else np.zeros_like(rollouts)
-    reward, length, entropy = facts[at].T
+    reward, length, entropy, spread, judge = facts[at].T
     ranked = np.lexsort((-reward, of))  # NaN last
     counted = np.bincount(of[~np.isnan(reward)], minlength=len(items))
     starts = np.searchsorted(of, np.arange(len(items)))
     best, worst = ranked[starts] if len(items) else ranked, ranked[starts + np.maximum(counted - 1, 0)] if len(items) else ranked
-    mean = np.bincount(of, np.nan_to_num(reward), len(items)) / np.maximum(counted, 1)
-    square = np.bincount(of, np.where(np.isnan(reward), 0, (reward - mean[of]) ** 2), len(items)) / np.maximum(counted, 1)
-    mean_entropy = np.bincount(of, entropy, len(items)) / np.maximum(np.bincount(of, minlength=len(items)), 1)
-    features = ItemFeatures(reward[best] - reward[worst], length[best] - length[worst], entropy[best] - entropy[worst], mean_entropy, np.sqrt(square))
+    size = np.maximum(np.bincount(of, minlength=len(items)), 1)
+    features = ItemFeatures(
+        gap=reward[best] - reward[worst],
+        length=length[best] - length[worst],
+        entropy_gap=entropy[best] - entropy[worst],
+        entropy=np.bincount(of, entropy, len(items)) / size,
+        spread=np.bincount(of, spread, len(items)) / size,
+        judge=judge[best] - judge[worst],
+    )
     return features, {row[1] for row in rows}
+
+
+# Of each rollout: run, reward, tokens, entropy, the standard deviation of its group's rewards, and what the judge gave. The groups are read from
+# an index that holds all they are asked for.
+FACTS = """
+WITH chosen AS (
+  SELECT own.id, own.run_id, own.phase, own.step, own.group_index, own.reward, own.length, own.mean_entropy,
+    CASE WHEN jsonb_typeof(own.rewards -> %(judge)s) = 'number' THEN (own.rewards ->> %(judge)s)::float8 END AS judge
+  FROM trajectories_rollout own JOIN runs_run run ON run.id = own.run_id AND run.team_id = %(team)s WHERE own.id = ANY(%(ids)s)),
+spreads AS (
+  SELECT member.run_id, member.phase, member.step, member.group_index, stddev_pop(member.reward) AS spread
+  FROM trajectories_rollout member JOIN (SELECT DISTINCT run_id, phase, step, group_index FROM chosen) asked USING (run_id, phase, step, group_index)
+  WHERE NOT member.superseded GROUP BY 1, 2, 3, 4)
+SELECT chosen.id, chosen.run_id, chosen.reward, chosen.length, chosen.mean_entropy, spreads.spread, chosen.judge
+FROM chosen LEFT JOIN spreads USING (run_id, phase, step, group_index) ORDER BY chosen.id
+"""
+
+
+def read_rollout_facts(team: Team, rollouts: set[int], judge_by: str) -> list[tuple[Any, ...]]:
+    """By id: (id, run, reward, tokens, entropy, spread, judge); None for what is not known. Those that are gone are missing."""
+    with connection.cursor() as cursor:
+        cursor.execute(FACTS, {"team": team.pk, "ids": list(rollouts), "judge": judge_by})
+        return cursor.fetchall()
 
 
 def labels_of(queue: Queue) -> int:

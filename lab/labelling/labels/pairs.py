@@ -173,6 +173,7 @@ def build_pair_candidates(pool: RolloutPool, places: Ints) -> CandidateItems:
         entropy_gap=pool.entropy[better] - pool.entropy[worse],
         entropy=(pool.entropy[a] + pool.entropy[b]) / 2,
         spread=compute_reward_spreads(pool)[pool.bucket[a]],
+        judge=pool.judge[better] - pool.judge[worse],
     )
     return CandidateItems(places, pool.bucket[a], features)
 
@@ -189,7 +190,7 @@ def compute_reward_spreads(pool: RolloutPool) -> npt.NDArray[np.float64]:
 
 def build_single_candidates(pool: RolloutPool) -> CandidateItems:
     none = np.full(len(pool), np.nan)
-    features = ItemFeatures(none, none, none, pool.entropy, compute_reward_spreads(pool)[pool.bucket] if len(pool) else none)
+    features = ItemFeatures(none, none, none, pool.entropy, compute_reward_spreads(pool)[pool.bucket] if len(pool) else none, none)
     return CandidateItems(np.arange(len(pool), dtype=np.int64)[:, None], pool.bucket, features)
 
 

@@ -30,8 +30,8 @@ Ints = npt.NDArray[np.int64]
 class RolloutPool:
     """Each (R,). ``bucket`` numbers what answers are compared within: a group, or a prompt. ``side``: 0 or 1 of two policies, 0 within a group.
 
-    ``value``: what the reward function that makes gold items gave; NaN where none was asked for. ``read``: rollouts of the selection that were
-    looked at; ``empty`` of them have no text, ``beyond`` were too many.
+    ``value``: what the reward function that makes gold items gave, ``judge``: the one that votes beside the reward; NaN where none was asked for.
+    ``read``: rollouts of the selection that were looked at; ``empty`` of them have no text, ``beyond`` were too many.
     """
 
     id: Ints
@@ -43,6 +43,7 @@ class RolloutPool:
     length: Floats
     text: Ints  # hash of the completion
     value: Floats
+    judge: Floats
     read: int = 0
     empty: int = 0
     beyond: bool = False
@@ -54,7 +55,7 @@ class RolloutPool:
         return replace(self, **{name: getattr(self, name)[places] for name in ARRAYS})
 
 
-ARRAYS = ("id", "prompt", "bucket", "side", "reward", "entropy", "length", "text", "value")
+ARRAYS = ("id", "prompt", "bucket", "side", "reward", "entropy", "length", "text", "value", "judge")
 
 
 def build_pool_selection(recipe: Recipe) -> Selection:
@@ -69,7 +70,7 @@ def read_pool(team: Team, recipe: Recipe) -> RolloutPool:
     """Sorted by bucket, then by run, step and sample. Raises regex.TooSlow."""
     selection = build_pool_selection(recipe)
     numbers = {run.pk: run.number for run in runs_of(team, selection)}
-    columns = ("pk", "run_id", "phase", "step", "group", "sample", "prompt_id", "reward", "mean_entropy", "length", "text", "blank", "value")
+    columns = ("pk", "run_id", "phase", "step", "group", "sample", "prompt_id", "reward", "mean_entropy", "length", "text", "blank", "value", "judge")
     rollouts = filter_matching_rollouts(team, selection)
     if recipe.phase:
         rollouts = rollouts.filter(phase=recipe.phase)
@@ -77,6 +78,7 @@ def read_pool(team: Team, recipe: Recipe) -> RolloutPool:
         text=make_hash_expression(),
         blank=make_blank_expression(),
         value=extract_reward_component(recipe.gold_by) if recipe.gold else Value(None, output_field=FloatField()),
+        judge=extract_reward_component(recipe.judge_by) if recipe.judge_by else Value(None, output_field=FloatField()),
     )
     rows: list[Any] = list(rollouts.order_by("-pk").values_list(*columns)[: MOST_ROLLOUTS + 1])
     beyond = len(rows) > MOST_ROLLOUTS
@@ -103,7 +105,7 @@ def match_pattern_ids(pattern: str, ids: Sequence[int]) -> set[int]:
 
 def build_rollout_pool(rows: Sequence[Any], numbers: Sequence[int], recipe: Recipe) -> RolloutPool:
     """Rollouts with their bucket and side; those of neither side are left out."""
-    pk, _, phase, step, group, sample, prompt, reward, entropy, length, text, _, value = zip(*rows, strict=True) if rows else ((),) * 13
+    pk, _, phase, step, group, sample, prompt, reward, entropy, length, text, _, value, judge = zip(*rows, strict=True) if rows else ((),) * 14
     steps, runs, prompts = to_integer_array(step), to_integer_array(numbers), to_integer_array(prompt)
     phases = np.unique(np.array(phase, dtype=str), return_inverse=True)[1].astype(np.int64) if rows else to_integer_array(())
     if recipe.how == PairSource.GROUP:
@@ -122,6 +124,7 @@ def build_rollout_pool(rows: Sequence[Any], numbers: Sequence[int], recipe: Reci
         to_float_array(length),
         to_integer_array(text),
         to_float_array(value),
+        to_float_array(judge),
     )
     order = np.lexsort((to_integer_array(sample), steps, side, pool.bucket))
     return pool.take(order[side[order] >= 0])

@@ -68,6 +68,9 @@ def plan_items(team: Team, recipe: Recipe, taken: frozenset[tuple[int, ...]] = f
     )
 
 
+JUDGED = "or that the judge orders the other way "
+
+
 def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
     """What the disagreement-first order rests on, in words."""
     if recipe.strategy != Strategy.DISAGREEMENT:
@@ -75,11 +78,13 @@ def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
     if model is None:
         return (
             f"Your team has fewer than {LEAST} earlier votes about this reward, or they all say the same, so nothing can be fitted: pairs whose "
-            "reward gap is small for their group come first, from groups with spread where the policy was undecided."
+            f"reward gap is small for their group {JUDGED if recipe.judge_by else ''}come first, from groups with spread where the policy was "
+            "undecided."
         )
     return (
-        "By the probability that a person disagrees with the reward: a logistic model of reward gap, length and entropy, fitted on "
-        f"{model.votes:,} earlier votes about this reward ({model.disagreed:,} of them disagreed with it)."
+        f"By how far people{', the judge' if recipe.judge_by else ''} and the reward disagree, times the spread of the group's rewards, times the "
+        f"policy's entropy. People: a logistic model of reward gap, length and entropy, fitted on {model.votes:,} earlier votes about this reward "
+        f"({model.disagreed:,} of them disagreed with it)."
     )
 
 

@@ -61,6 +61,7 @@ class Recipe:
     phase: str = ""
     gold: int = 0
     gold_by: str = ""
+    judge_by: str = ""  # reward function that votes beside the reward where disagreement comes first
     gold_again: int = 0  # gold items of earlier queues that are asked again
     gold_from: int | None = None  # of this queue only
 
@@ -75,6 +76,8 @@ class Recipe:
                 pairs |= {f"{name}_run": side.run, f"{name}_step": "" if side.step is None else side.step}
         if self.gold:
             pairs |= {"gold": self.gold, "gold_by": self.gold_by}
+        if self.judge_by:
+            pairs |= {"judge_by": self.judge_by}
         if self.gold_again:
             pairs |= {"gold_again": self.gold_again, "gold_from": self.gold_from or ""}
         query = self.selection.query(sort="")
@@ -102,6 +105,7 @@ class Recipe:
             phase=given.get("phase", ""),
             gold=parse_whole_number(given.get("gold"), MOST_ITEMS) or 0,
             gold_by=given.get("gold_by", ""),
+            judge_by=given.get("judge_by", ""),
             gold_again=parse_whole_number(given.get("gold_again"), MOST_ITEMS) or 0,
             gold_from=parse_whole_number(given.get("gold_from"), MAX_INTEGER) or None,
         )

@@ -29,12 +29,13 @@ class ItemFeatures:
     entropy_gap: Array  # nats, better minus worse
     entropy: Array  # nats, mean of the candidate's answers
     spread: Array  # standard deviation of the rewards of the group or prompt it is from
+    judge: Array  # what the judge gave the better minus what it gave the worse; NaN without a judge
 
     def __len__(self) -> int:
         return len(self.gap)
 
     def take(self, places: npt.NDArray[np.int64]) -> ItemFeatures:
-        return ItemFeatures(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread")))
+        return ItemFeatures(*(getattr(self, name)[places] for name in ("gap", "length", "entropy_gap", "entropy", "spread", "judge")))
 
     @property
     def predictors(self) -> Array:
@@ -81,7 +82,7 @@ def score_candidates(strategy: str, features: ItemFeatures, seed: int, model: Di
     elif strategy == Strategy.ENTROPY:
         scores = features.entropy
     elif strategy == Strategy.DISAGREEMENT:
-        scores = score_without_model(features) if model is None else model.probability(features.predictors)
+        scores = score_disagreement(features, model)
         scores = np.where(np.isnan(features.gap), np.nan, scores)
         scores = np.where(features.gap > 0, scores, -1.0)  # where the reward has no order, nobody can disagree with it
     else:
@@ -89,11 +90,36 @@ def score_candidates(strategy: str, features: ItemFeatures, seed: int, model: Di
     return np.where(np.isnan(scores), -np.inf, scores)
 
 
-def score_without_model(features: ItemFeatures) -> Array:
-    """Without a model: pairs whose gap is small for their group, from groups with spread, where the policy was undecided."""
+def score_disagreement(features: ItemFeatures, model: Disagreement | None) -> Array:
+    """(N,): how far people, the reward and the judge disagree about a pair, times the spread of its group, times the entropy of the policy.
+
+    People's side is the fitted ``model``; without one it is 1/2 exp(-gap / spread), a coin toss where the reward has no gap. Where nothing is known
+    of an item's spread or entropy, it counts as the median of the others.
+    """
+    people = estimate_dissent(features) if model is None else model.probability(features.predictors)
+    return compute_expected_disagreement(people, features.judge) * fill_unknown(features.spread) * fill_unknown(features.entropy)
+
+
+def estimate_dissent(features: ItemFeatures) -> Array:
+    """P(a person disagrees with the reward's order) without a model: the smaller the gap for its group, the likelier."""
     spread = np.nan_to_num(features.spread)
     standardised = np.divide(features.gap, spread, out=np.zeros_like(spread), where=spread > 0)
-    return np.exp(-standardised) * spread * np.maximum(np.nan_to_num(features.entropy), 1e-6)
+    return np.asarray(np.exp(-standardised) / 2)
+
+
+def compute_expected_disagreement(people: Array, judge: Array) -> Array:
+    """Expected share of the voters' pairs that disagree. The reward votes for the better answer, a person against it with probability ``people``,
+    the judge by the sign of ``judge`` (0 is a coin toss); without a judge there is one pair, else there are three.
+    """
+    against = np.where(judge > 0, 0.0, np.where(judge < 0, 1.0, 0.5))
+    three = (people + against + people * (1 - against) + (1 - people) * against) / 3
+    return np.where(np.isnan(judge), people, three)
+
+
+def fill_unknown(values: Array) -> Array:
+    """Unknown values as the median of the known; never below 1e-6, so that the other factors still decide."""
+    known = values[~np.isnan(values)]
+    return np.maximum(np.where(np.isnan(values), np.median(known) if len(known) else 1.0, values), 1e-6)
 
 
 def draw_random_scores(count: int, seed: int) -> Array:

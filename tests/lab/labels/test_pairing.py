@@ -156,7 +156,7 @@ def pool_of(rows: list[Any], sided: bool) -> RolloutPool:
     column = [np.array([row[at] for row in rows], dtype=np.int64) for at in range(3)]
     reward = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=float)
     ids, side = np.arange(len(rows)) + 100, column[1] if sided else np.zeros(len(rows), dtype=np.int64)
-    return RolloutPool(ids, column[0] + 50, column[0], side, reward, reward / 2, np.ones(len(rows)), column[2], reward)
+    return RolloutPool(ids, column[0] + 50, column[0], side, reward, reward / 2, np.ones(len(rows)), column[2], reward, reward)
 
 
 @given(ROWS, st.booleans(), st.sampled_from(list(Strategy)))

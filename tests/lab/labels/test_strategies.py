@@ -8,20 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.labelling.labels.disagreement import model_for, with_reward
-from lab.labelling.labels.item_order import EVERY, reorder_grown, reorder_unseen_items, to_front
+from lab.labelling.labels.item_order import EVERY, build_item_features, reorder_grown, reorder_unseen_items, to_front
 from lab.labelling.labels.models import Judgement, JudgementState, Kind, Ordering, Preference, Queue, Strategy, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
-from lab.labelling.labels.strategies import LEAST, ItemFeatures, fit_disagreement_model, order_by_score, score_candidates
+from lab.labelling.labels.strategies import LEAST, ItemFeatures, fit_disagreement_model, order_by_score, score_candidates, score_disagreement
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 
 
 def features(
-    gap: list[float], entropy: list[float] | None = None, length: list[float] | None = None, spread: list[float] | None = None
+    gap: list[float],
+    entropy: list[float] | None = None,
+    length: list[float] | None = None,
+    spread: list[float] | None = None,
+    judge: list[float] | None = None,
 ) -> ItemFeatures:
     count = len(gap)
-    columns = (gap, length or [0.0] * count, [0.0] * count, entropy or [1.0] * count, spread or [1.0] * count)
+    columns = (gap, length or [0.0] * count, [0.0] * count, entropy or [1.0] * count, spread or [1.0] * count, judge or [np.nan] * count)
     return ItemFeatures(*(np.array(column, dtype=float) for column in columns))
 
 
@@ -161,3 +165,47 @@ def test_the_best_come_to_the_front_and_nobody_loses_a_place(order: list[int], f
     assert sorted(now) == list(range(12))
     assert [now[at] for at in order[:front]] == list(range(front))
     assert len(moves) <= 2 * front
+
+
+@pytest.mark.feature(96)
+def test_people_judge_spread_and_entropy_are_one_order() -> None:
+    """Three voters: the reward, a person (against it with 0.5 exp(-gap / spread)) and the judge."""
+    alike = features([1.0] * 4, judge=[0.5, -0.5, 0.0, np.nan])
+    dissent = 0.5 * np.exp(-1.0)
+    expected = [2 * dissent / 3, 2 / 3, (dissent + 1) / 3, dissent]
+    assert score_disagreement(alike, None) == pytest.approx(expected)
+    assert first_to_last(Strategy.DISAGREEMENT, alike) == [1, 2, 3, 0]
+    wide = features([1.0, 2.0, 1.0], spread=[1.0, 2.0, 1.0], entropy=[1.0, 1.0, 3.0])
+    assert score_disagreement(wide, None) == pytest.approx([dissent, 2 * dissent, 3 * dissent])
+
+
+def test_the_factors_hold_with_a_fitted_model_and_without_entropy() -> None:
+    rng = np.random.default_rng(2)
+    seen = rng.normal(size=(200, 3))
+    model = fit_disagreement_model(seen, rng.random(200) < 1 / (1 + np.exp(seen[:, 0])))
+    assert model is not None
+    asked = features([1.0, 1.0, 1.0], entropy=[0.5, np.nan, 1.5], spread=[0.2, 0.2, 0.1])
+    people = model.probability(asked.predictors)
+    assert score_disagreement(asked, model) == pytest.approx(people * [0.2, 0.2, 0.1] * np.array([0.5, 1.0, 1.5]))
+    assert score_disagreement(features([1.0], entropy=[np.nan]), model) == pytest.approx(model.probability(features([1.0]).predictors))
+
+
+def test_a_new_order_reads_the_spread_of_groups_and_the_judge(team: Team) -> None:
+    """Pairs of the first two of four answers: the spread is that of all four."""
+    run = make_run(team)
+    rewards = (1.0, 0.0, 3.0, 0.0)
+    store(run, started(), *(rollout(1, 0, at, reward=value, rewards={"correct": value, "judge": -value}) for at, value in enumerate(rewards)))
+    ids = list(Rollout.across_teams.order_by("sample").values_list("pk", flat=True))
+    described, runs = build_item_features(team, [ids[:2], [ids[2], 10**9]], "judge")
+    assert runs == {run.pk}
+    assert described.gap[0] == 1.0
+    assert described.spread[0] == pytest.approx(np.std(rewards))
+    assert described.judge[0] == -1.0
+    assert np.isnan(described.spread[1])
+    assert np.isnan(build_item_features(team, [ids[:2]], "")[0].judge[0])
+
+
+def test_another_teams_rollouts_describe_nothing(team: Team, stranger: User, queue: Queue) -> None:
+    described, runs = build_item_features(stranger.memberships.get().team, [list(queue.items.all()[0].rollouts)], "")
+    assert runs == set()
+    assert np.isnan(described.gap[0])
