@@ -8,11 +8,16 @@ TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock req
 TORCH := $(shell grep '^torch==' requirements.in)
 INSTALL := $(PY) -m pip install --disable-pip-version-check --progress-bar off -q
 PORT ?= 8000
+# Unpacked from a bundle (make bundle), everything that is installed lies beside this file, and no index is asked.
+ifneq ($(wildcard bundle/wheels),)
+INSTALL += --no-index --find-links bundle/wheels
+export NPM_CONFIG_REGISTRY := file://$(CURDIR)/bundle/npm
+endif
 CHROMIUM = $(firstword $(foreach name,chromium-headless-shell chromium chromium-browser google-chrome,$(shell command -v $(name) 2>/dev/null)))
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup setup-test demo up test test-quick lint format catalog features lock images chromium clean
+.PHONY: help setup setup-test demo up test test-quick lint format catalog features lock images bundle chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
@@ -22,6 +27,7 @@ help:
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
 	@echo "make features write docs/features.md anew from the marks of the tests"
 	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
+	@echo "make bundle   write dist/*.tar: this commit with all it needs, to be installed without a network on a machine like this one"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
 
 setup: $(STAMP)
@@ -114,6 +120,21 @@ images:
 	  sed -i -E -e "s|^(FROM $$name)@sha256:[0-9a-f]{64}|\1@$$digest|" -e "s|@sha256:[0-9a-f]{64} # $$name\$$|@$$digest # $$name|" Dockerfile docker-compose.yml; \
 	  echo "$$name@$$digest"; done
 
+# For a machine without a network: this commit, its packages and the front-end files, for this machine's system and Python. Wheels only, since
+# building one would ask an index for its tools. Unpacked, `make demo` and `make up` work as they do here.
+BUNDLE = policy-lab-$(shell git rev-parse --short=8 HEAD 2>/dev/null)-$(shell $(PY) -c 'import platform, sys; print(f"py{sys.version_info[0]}{sys.version_info[1]}-{sys.platform}-{platform.machine()}")')
+DOWNLOAD = $(PY) -m pip download --disable-pip-version-check --progress-bar off -q --only-binary :all: -d dist/policy-lab/bundle/wheels
+bundle: setup
+	@git rev-parse -q --verify HEAD >/dev/null || { echo "make bundle needs a clone of the repository: it packs the commit HEAD" >&2; exit 1; }
+	rm -rf dist/policy-lab && mkdir -p dist/policy-lab
+	git archive HEAD | tar -x -C dist/policy-lab
+	$(DOWNLOAD) --require-hashes --no-deps -r requirements.lock
+	$(PY) -m pip freeze --disable-pip-version-check --all > dist/installed
+	$(DOWNLOAD) -c dist/installed "$(TORCH)"
+	$(PY) -m lab.lib.npm_packages --archives dist/policy-lab/bundle/npm npm.lock
+	tar -C dist -cf dist/$(BUNDLE).tar policy-lab && rm -rf dist/policy-lab dist/installed
+	@echo "dist/$(BUNDLE).tar ($$(du -h dist/$(BUNDLE).tar | cut -f1)): copy it, unpack it with tar -xf, and run make demo or make up in policy-lab/"
+
 clean:
-	rm -rf .venv .venv-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lock dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './var/*' -prune -exec rm -rf {} +

@@ -154,7 +154,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(87, "An outage of the lab never stops training"),
     ),
     "Deployment and accessibility": (
-        Feature(88, "One command, no CDN, no telemetry, air-gapped", "an offline bundle to install from without an index"),
+        Feature(88, "One command, no CDN, no telemetry, air-gapped"),
         Feature(89, "Dark mode, contrast, colours that differ without colour, focus order"),
         Feature(90, "Every view has an address"),
     ),

@@ -1,7 +1,8 @@
 """Front-end files out of packages of the npm registry: fetched by ``make setup``, held to a hash, one file of each package.
 
 ``python -m lab.lib.npm_packages npm.lock`` fetches what a lock file names and this environment lacks. ``NPM_CONFIG_REGISTRY`` names another
-registry, as it does for npm.
+registry, as it does for npm; a ``file:`` address is one too. ``--archives FOLDER`` before the locks keeps the packages' archives in a folder that
+is laid out as a registry is, for machines without a network.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class NpmPackage:
     version: str
     file: str  # in the package; no folder
     integrity: str  # "sha512-" and the base64 of the archive's digest
+
+    @property
+    def archive(self) -> str:
+        """Where a registry has it."""
+        return f"{self.name}/-/{self.name.rsplit('/', 1)[-1]}-{self.version}.tgz"
 
     @property
     def served_name(self) -> str:
@@ -91,20 +97,33 @@ def fetch_package(package: NpmPackage, folder: Path, registry: str) -> bool:
     target = folder / package.served_name
     if target.is_file():
         return False
-    base = package.name.rsplit("/", 1)[-1]
-    content = extract_file(download_archive(f"{registry.rstrip('/')}/{package.name}/-/{base}-{package.version}.tgz"), package)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
-    unfinished.write_bytes(content)
-    unfinished.replace(target)
+    write_whole(target, extract_file(download_archive(f"{registry.rstrip('/')}/{package.archive}"), package))
     return True
 
 
-def main(locks: list[str]) -> int:
+def keep_archive(package: NpmPackage, folder: Path, registry: str) -> None:
+    """Puts the package's whole archive where a registry in the folder has it. Raises FetchError."""
+    archive = download_archive(f"{registry.rstrip('/')}/{package.archive}")
+    extract_file(archive, package)  # held to the lock here, not only where it is unpacked
+    write_whole(folder / package.archive, archive)
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(target)
+
+
+def main(arguments: list[str]) -> int:
     registry = os.environ.get("NPM_CONFIG_REGISTRY") or REGISTRY
+    archives, locks = (Path(arguments[1]), arguments[2:]) if arguments[:1] == ["--archives"] else (None, arguments)
     try:
         for package in [package for lock in locks for package in read_lock(Path(lock))]:
-            fetch_package(package, packages_folder(), registry)
+            if archives is None:
+                fetch_package(package, packages_folder(), registry)
+            else:
+                keep_archive(package, archives, registry)
     except (FetchError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import io
+import shutil
+import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 from django.test import Client
 
 from lab.lib import npm_packages
-from lab.lib.npm_packages import FetchError, NpmPackage, extract_file, fetch_package, read_lock
+from lab.lib.npm_packages import FetchError, NpmPackage, extract_file, fetch_package, keep_archive, read_lock
 from lab.lib.package_assets import LOCK
 
 
@@ -89,3 +91,30 @@ def test_browsers_keep_what_says_its_version_for_good(client: Client, db: None) 
     for package in read_lock(LOCK):
         assert "immutable" in client.get(f"/static/vendor/{package.served_name}")["Cache-Control"]
     assert client.get("/static/base/lab.css")["Cache-Control"] == "max-age=60, public"
+
+
+@pytest.mark.feature(88)
+def test_archives_kept_in_a_folder_are_a_registry(registry: str, tmp_path: Path) -> None:
+    keep_archive(PACKAGE, tmp_path / "bundle", registry)
+    assert fetch_package(PACKAGE, tmp_path / "files", (tmp_path / "bundle").as_uri()) is True
+    assert (tmp_path / "files" / "thing-1.2.3.min.js").read_bytes() == b"yes"
+    with pytest.raises(FetchError, match="the lock says"):
+        keep_archive(replace(PACKAGE, integrity="sha512-AAAA"), tmp_path / "other", registry)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.feature(88)
+def test_a_bundle_is_installed_without_an_index(tmp_path: Path) -> None:
+    """What make would run, in a clone and in an unpacked bundle."""
+    root = Path(LOCK).resolve().parent
+    for name in ("Makefile", "requirements.in", "requirements.lock", "npm.lock"):
+        shutil.copy(root / name, tmp_path)
+
+    def planned() -> str:
+        return subprocess.run(["make", "-n", "setup"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "--no-index" not in planned()
+    (tmp_path / "bundle" / "wheels").mkdir(parents=True)
+    installs = [line for line in planned().splitlines() if "pip install" in line]
+    assert len(installs) == 2
+    assert all("--no-index --find-links bundle/wheels" in line for line in installs)
