@@ -29,7 +29,7 @@ ALLOWED = {  # module: (how often, why)
     "rollouts/browse/indexing.py": (2, "a worker's chore"),
     "rollouts/browse/regex.py": (1, FOUND_BEFORE),
     "data/datasets/freezing.py": (1, "a worker's task"),
-    "labelling/labels/item_order.py": (2, "a worker's chore"),
+    "labelling/labels/item_order.py": (1, "a worker's chore"),
     "labelling/labels/samples.py": (2, FOUND_BEFORE),
     "labelling/labels/settlement.py": (2, FOUND_BEFORE),
     "data/loop/matches.py": (1, "a worker's chore"),

@@ -118,7 +118,7 @@ def is_in_feed_share(feed: Feed, row: Any) -> bool:
 def add_feed_items(feed: Feed, rows: list[Any]) -> int:
     """Items of the drawn groups; how many. Groups without two different answers give none."""
     left = feed.most - feed.routed
-    rows = [(*row, None) for row in rows if not row[11]]
+    rows = [(*row, None, None) for row in rows if not row[11]]  # neither gold nor a judge
     if not rows or left <= 0 or feed.queue.status == QueueStatus.CLOSED:
         return 0
     queue, number = feed.queue, feed.run.number

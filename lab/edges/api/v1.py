@@ -17,6 +17,7 @@ from lab.edges.api.operations import (
     datasets,
     datasets_training,
     inbox,
+    invitations,
     lineage,
     metrics,
     outside,
@@ -35,14 +36,17 @@ from lab.edges.api.operations import (
     runs_bulk,
     runs_doctor,
     runs_prompts,
+    saved_views,
     sweeps,
     usage,
 )
 from lab.edges.api.operations import annotations as said
 
-EXPERIMENTS = (*(projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, metrics, rollouts, runs_prompts, said, catalog),)
+EXPERIMENTS = (
+    *(projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, metrics, rollouts, saved_views, runs_prompts, said, catalog),
+)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
-TEAM = (policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
+TEAM = (invitations, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)
 

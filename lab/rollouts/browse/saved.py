@@ -10,19 +10,18 @@ from django.contrib import messages
 from django.core import signing
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet, prefetch_related_objects
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from lab.lib.refusals import Refusal
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.models import SavedView
+from lab.rollouts.browse.view_acts import LONGEST_QUERY, create_view, format_stored_query, update_view
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.requests import LabRequest
 
-NAME_LENGTH = 80
-MOST_VIEWS = 200  # of one person
-LONGEST_QUERY = 20_000
 SALT = "browse.deleted-view"
 DELETED_KEY = "deleted_view"  # in the session, until the next page has shown the way back
 UNDO_SECONDS = 3600
@@ -65,11 +64,6 @@ def views_of(team: Team, user: User, address: Address) -> Views:
     return Views(mine, shared, opened, opened in mine, changed)
 
 
-def format_stored_query(address: Address) -> str:
-    """The address as a view keeps it: without the view it came from and without the place in the list."""
-    return Address(address.selection, address.columns).url().removeprefix("?")
-
-
 def view_of(request: LabRequest, key: int, own: bool = False) -> SavedView:
     """404 for another team's, another person's private one, and for a change of somebody else's."""
     views = SavedView.objects.filter(team=request.team, owner=request.user) if own else seen_by(request.team, request.user)
@@ -87,51 +81,33 @@ def open_view(request: LabRequest, key: int) -> HttpResponse:
     return redirect(build_view_address(view.query, view.pk))
 
 
-def read_sent_query(request: LabRequest) -> str:
-    """The query that the form was sent from, cleaned."""
-    return format_stored_query(Address.read(QueryDict(request.POST.get("query", "")[:LONGEST_QUERY].removeprefix("?"))))
-
-
 def redirect_with_view_error(request: LabRequest, error: str) -> HttpResponse:
     messages.error(request, error)
     query = urlsplit("?" + request.POST.get("query", "")[:LONGEST_QUERY].removeprefix("?")).query
     return redirect(reverse("rollouts") + (f"?{query}" if query else ""))
 
 
-def name_of(request: LabRequest) -> tuple[str, str]:
-    """The name a form gives, and what is wrong with it."""
-    name = " ".join(request.POST.get("name", "").replace("\0", "").split())
-    if not name:
-        return "", "Enter a name for the view."
-    if len(name) > NAME_LENGTH:
-        return name, f"The name of a view has at most {NAME_LENGTH} characters, this one has {len(name)}. Shorten it."
-    return name, ""
-
-
 @require_POST
 def create_saved_view(request: LabRequest) -> HttpResponse:
-    """A new view. A name the person has given before is refused: what it opens would be lost."""
-    name, error = name_of(request)
-    if not error and SavedView.objects.filter(team=request.team, owner=request.user).count() >= MOST_VIEWS:
-        error = f"You have {MOST_VIEWS} views. Delete one first."
-    if error:
-        return redirect_with_view_error(request, error)
-    values = {"query": read_sent_query(request), "shared": request.POST.get("shared") == "1"}
-    view, fresh = SavedView.objects.get_or_create(team=request.team, owner=request.user, name=name, defaults=values)
-    if not fresh and view.query != values["query"]:
-        return redirect_with_view_error(request, f"You have a view called “{name}”. Open it and press Update to change it, or choose another name.")
-    messages.success(request, f"Saved as “{name}”.")
+    data = request.POST
+    try:
+        view, _ = create_view(request.team, request.user, data.get("name", ""), data.get("query", ""), data.get("shared") == "1")
+    except Refusal as refused:
+        return redirect_with_view_error(request, str(refused))
+    messages.success(request, f"Saved as “{view.name}”.")
     return redirect(build_view_address(view.query, view.pk))
 
 
 def make_change_view(act: Callable[[LabRequest, SavedView], str]) -> Callable[[LabRequest, int], HttpResponse]:
-    """A change of one's own view; ``act`` returns what is wrong, or nothing."""
+    """A change of one's own view; ``act`` returns what was done, or raises Refusal."""
 
     @require_POST
     def change(request: LabRequest, key: int) -> HttpResponse:
         view = view_of(request, key, own=True)
-        if error := act(request, view):
-            return redirect_with_view_error(request, error)
+        try:
+            messages.success(request, act(request, view))
+        except Refusal as refused:
+            return redirect_with_view_error(request, str(refused))
         return redirect(build_view_address(view.query, view.pk))
 
     return change
@@ -139,25 +115,14 @@ def make_change_view(act: Callable[[LabRequest, SavedView], str]) -> Callable[[L
 
 @make_change_view
 def update_saved_view(request: LabRequest, view: SavedView) -> str:
-    view.query = read_sent_query(request)
-    view.save(update_fields=["query", "updated_at"])
-    messages.success(request, f"“{view.name}” was updated.")
-    return ""
+    update_view(view, query=request.POST.get("query", ""))
+    return f"“{view.name}” was updated."
 
 
 @make_change_view
 def rename_saved_view(request: LabRequest, view: SavedView) -> str:
-    name, error = name_of(request)
-    if error:
-        return error
-    view.name, view.shared = name, request.POST.get("shared") == "1"
-    try:
-        with transaction.atomic():
-            view.save(update_fields=["name", "shared", "updated_at"])
-    except IntegrityError:
-        return f"You have another view called “{name}”. Choose another name, or delete that one first."
-    messages.success(request, f"“{name}” is {'shared with the team' if view.shared else 'yours alone'}.")
-    return ""
+    update_view(view, name=request.POST.get("name", ""), shared=request.POST.get("shared") == "1")
+    return f"“{view.name}” is {'shared with the team' if view.shared else 'yours alone'}."
 
 
 @require_POST

@@ -100,7 +100,7 @@ def clean_invited_address(email: str) -> str:
     try:
         validate_email(email)
     except ValidationError:
-        raise Refusal("Not a valid e-mail address.", "Enter one, such as ada@example.org.", field="email") from None
+        raise Refusal("Not a valid e-mail address.", "Enter one, such as ada@example.org.", field="email", status=422) from None
     return User.objects.normalize_email(email)
 
 
