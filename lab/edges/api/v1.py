@@ -36,6 +36,7 @@ from lab.edges.api.operations import (
     runs_bulk,
     runs_doctor,
     runs_prompts,
+    samplings,
     saved_views,
     sweeps,
     usage,
@@ -46,7 +47,7 @@ EXPERIMENTS = (
     *(projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, metrics, rollouts, saved_views, runs_prompts, said, catalog),
 )
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
-TEAM = (invitations, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
+TEAM = (invitations, samplings, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)
 

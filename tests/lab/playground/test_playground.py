@@ -23,6 +23,7 @@ from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.models import Checkpoint, Run, Status
 from tests.conftest import make_member
+from tests.lab.api.conftest import client_of
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run, started, steps, write
 from trainers.contract import arrays
 from trainers.policies import tiny
@@ -272,3 +273,25 @@ def test_of_two_workers_one_samples_and_of_two_presses_one_queue_is_made(team: T
     at_once(lambda: stored_samples.to_queue(Sampling.across_teams.get(pk=made.pk), owner))
     assert Queue.across_teams.count() == 1
     assert Rollout.across_teams.filter(phase="play").count() == 2
+
+
+@pytest.mark.feature(80)
+def test_a_program_asks_reads_and_labels(team: Team, owner: User, stranger: User, sides: list[Checkpoint]) -> None:
+    api, body = client_of(team, owner), {"first": sides[0].pk, "prompt": "What is 3 + 4?", "max_tokens": 4, "seed": 7}
+    made = api.send("samplings", body)
+    assert (made.status_code, made.json()["status"], made.json()["sides"][0]["policy"]) == (201, "queued", sides[0].pk)
+    path = f"samplings/{made.json()['id']}"
+    assert api.send(f"{path}/queue").status_code == 409
+    sampling.run_sampling(made.json()["id"])
+    read = api.ask(path).json()
+    [written] = read["sides"][0]["samples"]
+    assert (read["status"], len(written["logprobs"]), len(written["entropies"])) == ("finished", written["tokens"], written["tokens"])
+    assert written["text"] == texts(Sampling.across_teams.get())[0][0]
+    assert api.send(f"{path}/stop").json()["status"] == "finished"
+    queue = api.send(f"{path}/queue").json()["queue"]
+    assert api.send(f"{path}/queue").json()["queue"] == queue == api.ask(path).json()["queue"]
+    refused = api.send("samplings", {**body, "second": sides[0].pk})
+    assert [one["field"] for one in refused.json()["errors"]] == ["second"]
+    theirs = stranger.memberships.get().team
+    assert client_of(theirs, stranger).ask(path).status_code == 404
+    assert [one["field"] for one in client_of(theirs, stranger).send("samplings", body).json()["errors"]] == ["first"]
