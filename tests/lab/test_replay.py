@@ -21,6 +21,7 @@ from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
 from lab.training.workers.models import ANALYSIS, Worker
 from tests.hostile import PAYLOADS, stored
+from tests.lab.api.conftest import client_of
 from tests.lab.html_forms import error_of, form_values
 from tests.lab.supervisor.spools import make_run, rollout, started, store
 from trainers.contract.arrays import pack_array, pack_ids
@@ -162,6 +163,26 @@ def test_a_method_that_stored_rollouts_are_not_enough_for_says_so_and_can_be_ask
     assert replay.status == ReplayStatus.QUEUED
     changed = form(as_owner, run, f"?from={replay.pk}")
     assert (changed["step"], changed["stages.0.methods"].split()) == ("1", ["ce-po"])
+
+
+@pytest.mark.feature(80)
+def test_a_program_asks_and_reads_the_answer(team: Team, owner: User, stranger: User, run: Run) -> None:
+    api, body = client_of(team, owner), {"step": 1, "weights": {"correct": -1.0}}
+    made = api.send(f"runs/{run.pk}/what-if", body)
+    assert (made.status_code, made.json()["status"], made.json()["summary"], made.json()["base"]["name"]) == (201, "queued", None, "dr-grpo")
+    path = f"what-if/{made.json()['id']}"
+    answer_question(made.json()["id"])
+    answer = api.ask(path).json()
+    assert (answer["status"], answer["summary"]["members"], len(answer["members"])) == ("finished", 2 * GROUP, 2 * GROUP)
+    assert answer["summary"]["flipped_members"] == sum(member["sign_flipped"] for member in answer["members"]) > 0
+    assert [member["before"] for member in answer["members"]] == pytest.approx([-member["after"] for member in answer["members"]], abs=1e-5)
+    wrong = {"step": 99, "weights": {"nothing": 1.0}, "methods": [{"name": "no-such-method"}]}
+    fields = {one["field"] for one in api.send(f"runs/{run.pk}/what-if", wrong).json()["errors"]}
+    assert {"step", "weights.nothing"} < fields
+    assert any(field.startswith("methods") for field in fields)
+    assert [one["field"] for one in api.send(f"runs/{run.pk}/what-if", {"step": 1, "group": 9}).json()["errors"]] == ["group"]
+    theirs = client_of(stranger.memberships.get().team, stranger)
+    assert theirs.ask(path).status_code == theirs.send(f"runs/{run.pk}/what-if", body).status_code == 404
 
 
 def test_the_form_says_of_which_methods_nothing_is_replayed(as_owner: Client, run: Run) -> None:

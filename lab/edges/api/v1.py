@@ -40,12 +40,12 @@ from lab.edges.api.operations import (
     saved_views,
     sweeps,
     usage,
+    what_if,
 )
 from lab.edges.api.operations import annotations as said
 
-EXPERIMENTS = (
-    *(projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, metrics, rollouts, saved_views, runs_prompts, said, catalog),
-)
+READING = (metrics, rollouts, saved_views, what_if, runs_prompts, said)
+EXPERIMENTS = (projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, *READING, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
 TEAM = (invitations, samplings, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from django.db.models import Avg, Count, Max, Min, StdDev
 from django.forms import BoundField
@@ -12,7 +11,7 @@ from django.forms import BoundField
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.rollouts.replay.batch_span import select_trained_rollouts
 from lab.rollouts.replay.models import Replay
-from lab.rollouts.replay.questions import spec_of
+from lab.rollouts.replay.questions import HIDDEN, REPLAYED, TRAINER, find_recipe_problems, needs_hidden_states
 from lab.rollouts.trajectories.steps import Steps, locate_step
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs.composer import StackForm
@@ -20,13 +19,9 @@ from lab.training.runs.form_parts import REWARDS, TaskForm
 from lab.training.runs.models import Run
 from lab.training.runs.spec_fields import TextField
 from lab.training.runs.spec_form import SpecForm
-from trainers.contract import stacking
-from trainers.contract.spec import Problem, SpecError, parse_spec
+from trainers.contract.spec import Problem
 
 STAGE = 0  # the method section is that of a launch form with one stage
-TRAINER = "grpo"
-REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
-HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: remove it."
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,9 @@ class QuestionForm(SpecForm):
         base = recipe["base"] or {"name": self.stack.base_card.name, "config": {}}
         weights = self._read_changed_weights()
         if not self.refused_count:
-            self._check(spec_of(self.run, base, recipe["methods"], weights))
+            self._refuse_hidden()
+            for problem in find_recipe_problems(self.run, self.catalog, base, recipe["methods"], weights):
+                self.refuse(problem)
         if self.refused_count or self.non_field_errors() or step is None:
             return None
         return Replay(team=self.run.team, run=self.run, step=step, group=group, base=base, methods=recipe["methods"], weights=weights)
@@ -152,18 +149,8 @@ class QuestionForm(SpecForm):
     def _refuse_hidden(self) -> None:
         """What the catalogue already tells cannot be replayed."""
         for card in self.stack.cards:
-            if card.method and "hidden" in card.method.data.get("needs", ()) and REPLAYED & set(card.method.data["hooks"]):
+            if card.method and needs_hidden_states(card.method.data):
                 card.form.add_error(None, HIDDEN)
-
-    def _check(self, data: dict[str, Any]) -> None:
-        self._refuse_hidden()
-        try:
-            spec = parse_spec(data)
-            problems = stacking.check_stack(spec, self.catalog.methods_by_name).problems
-        except SpecError as error:
-            problems = error.problems
-        for problem in problems:
-            self.refuse(problem)
 
     def refuse(self, problem: Problem) -> None:
         """Shows a problem at its input, or on top of the form when there is none."""

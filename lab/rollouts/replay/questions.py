@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -12,11 +13,14 @@ from kombu.exceptions import OperationalError
 
 from lab.celery import app
 from lab.lib.refusals import Refusal
-from lab.rollouts.replay.batch_span import select_batch_rollouts
+from lab.rollouts.replay.batch_span import select_batch_rollouts, select_trained_rollouts
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.trajectories.models import RolloutTokens
+from lab.training.catalog.catalog import Catalog
 from lab.training.runs.models import Run
 from lab.training.workers.models import ANALYSIS
+from trainers.contract.spec import Problem, SpecError, parse_spec
+from trainers.contract.stacking import DEFAULT_BASES, check_stack
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,9 @@ ARRAYS = ("ids", "lengths", "logprobs", "entropies", "mask", "reference_logprobs
 
 
 MOST_ROLLOUTS = 4096
+TRAINER = "grpo"
+REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
+HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: remove it."
 
 
 def spec_of(run: Run, base: Any, methods: Any, weights: dict[str, float]) -> dict[str, Any]:
@@ -35,6 +42,46 @@ def spec_of(run: Run, base: Any, methods: Any, weights: dict[str, float]) -> dic
         spec["dataset"] = {"path": "-"}
     task = spec.get("task") or {}
     return {**spec, "task": {**task, "rewards": {**(task.get("rewards") or {}), **weights}}}
+
+
+def find_recipe_problems(run: Run, catalog: Catalog, base: Any, methods: Any, weights: Mapping[str, float]) -> list[Problem]:
+    """Why the run's rollouts cannot be put through this recipe, as far as its spec and the catalogue tell."""
+    try:
+        return list(check_stack(parse_spec(spec_of(run, base, methods, dict(weights))), catalog.methods_by_name).problems)
+    except SpecError as error:
+        return list(error.problems)
+
+
+def needs_hidden_states(method: Mapping[str, Any] | None) -> bool:
+    """Whether a method's replayed hooks read hidden states of the policy, which are not stored."""
+    return method is not None and "hidden" in method.get("needs", ()) and bool(REPLAYED & set(method["hooks"]))
+
+
+def prepare_question(
+    run: Run, catalog: Catalog, step: int, group: int | None, base: Any, methods: Any, weights: Mapping[str, float]
+) -> tuple[Replay | None, list[Problem]]:
+    """The question, not saved, or all that has to change. ``base`` and ``methods``: None is the run's own."""
+    if run.trainer != TRAINER:
+        return None, [
+            Problem("run", str(run.number), f"was trained by {run.trainer}, which has no advantages", f"choose a run of the trainer {TRAINER}")
+        ]
+    base = base or run.spec.get("base") or {"name": DEFAULT_BASES[TRAINER], "config": {}}
+    methods = (run.spec.get("methods") or []) if methods is None else methods
+    problems = []
+    rollouts = select_trained_rollouts(run).filter(step=step)
+    if not rollouts.exists():
+        problems.append(Problem("step", str(step), "has no training rollouts", "choose another step"))
+    elif group is not None and not rollouts.filter(group=group).exists():
+        problems.append(Problem("group", str(group), f"step {step} has no such group", "choose another group, or none"))
+    known = {reward["name"] for task in catalog.tasks if task["name"] == run.task for reward in task["rewards"]}
+    fix = f"use {', '.join(sorted(known))}"
+    problems += [Problem(f"weights.{name}"[:100], name, "the task has no such reward function", fix) for name in sorted(weights.keys() - known)]
+    problems += find_recipe_problems(run, catalog, base, methods, {name: weight for name, weight in weights.items() if name in known})
+    names = [("base", base), *((f"methods.{index}", method) for index, method in enumerate(methods))]
+    problems += [Problem(place, part["name"], HIDDEN, "") for place, part in names if needs_hidden_states(catalog.methods_by_name.get(part["name"]))]
+    if problems:
+        return None, problems
+    return Replay(team=run.team, run=run, step=step, group=group, base=base, methods=methods, weights=dict(weights)), []
 
 
 def request_of(replay: Replay) -> bytes:

@@ -13,10 +13,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from lab.lib.numbers import parse_ids
-from lab.rollouts.replay.forms import TRAINER, QuestionForm
+from lab.rollouts.replay.forms import QuestionForm
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.replay.pages import MOST_IDS, ORDERS, MemberListing, groups_of, members_page, recipe_chips, tokens_json
-from lab.rollouts.replay.questions import enqueue_replay
+from lab.rollouts.replay.questions import TRAINER, enqueue_replay
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.header import build_run_header
