@@ -201,7 +201,7 @@ class QueueForm(LabForm):
     correction = make_switch_field(False, "Corrected answer", "Labellers can write a corrected answer.")
     steps = make_switch_field(False, "Reasoning steps", "Good, bad or neutral for each step of a single answer.")
     spans = make_switch_field(False, "Token spans", "Good and bad spans of a single answer.")
-    reviewed = make_switch_field(False, "Refusal", "A label counts only after a reviewer has accepted it.")
+    reviewed = make_switch_field(False, "Review required", "A label counts only after a reviewer has accepted it.")
     trust = make_number_field(1, 100, None, required=False, help_text="Percentage of gold items right. Leave empty to never pause anyone.")
     trust_after = make_number_field(1, MOST_GOLD, 10)
 
