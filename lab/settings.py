@@ -281,7 +281,7 @@ LOGGING = {  # Django's own, on the standard error, without secrets
     },
 }
 # Bytes of a request, announced or counted, before Django reads it.
-BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000}
+BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000, "/api/v1/datasets/import": 51_000_000}
 DATA_UPLOAD_MAX_NUMBER_FILES = 1
 
 # How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
-from django.db import transaction
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from lab.data.datasets import importing_rows, rule_form, storage_room, uploads
-from lab.data.datasets.file_reader import detect_kind_in_child
+from lab.data.datasets import import_acts, importing_rows, rule_form, uploads
 from lab.data.datasets.formats.base import ColumnMapping, list_filled_columns
 from lab.data.datasets.formats.reading import (
     BY_HAND,
     FORMATS,
     KNOWN,
     flatten_rows,
-    form_of,
     guess_mapping,
     ignored_preference,
     mapped_to,
     recognise_format,
 )
-from lab.data.datasets.freezing import freeze_next_version
-from lab.data.datasets.models import Dataset, Form, Source
+from lab.data.datasets.models import Form
 from lab.data.datasets.pages import by_field
 from lab.data.datasets.raw import KINDS, UnreadableFile
 from lab.data.datasets.row_diff import make_diff_entry
@@ -38,7 +33,6 @@ from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
 from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
-from lab.teams.audit.recording import record_audit_entry
 
 PAGE = "datasets/import.html"
 
@@ -67,17 +61,9 @@ def receive_upload(request: LabRequest) -> HttpResponse:
     if sent is None:
         return show_import_form(request, "No file selected. Choose one.", 422)
     try:
-        with storage_room.reserve_storage(request.team, sent.size or 0):
-            upload = uploads.save_upload(request.team, str(sent.name), sent.chunks())
+        upload = import_acts.keep_file(request.team, str(sent.name), sent.chunks(), sent.size or 0)
     except Refusal as refusal:
-        return show_import_form(request, str(refusal), 422)
-    try:
-        kind = detect_kind_in_child(uploads.path_of(request.team, upload))
-        importing_rows.read_first_rows(uploads.path_of(request.team, upload), kind)
-    except UnreadableFile as error:
-        uploads.delete_upload(request.team, upload.token)
-        return show_import_form(request, f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.", error.status)
-    uploads.save_upload_metadata(request.team, replace(upload, kind=kind))
+        return show_import_form(request, str(refusal), refusal.status if refusal.field == "file" else 422)
     return redirect(f"{reverse('dataset-import')}?upload={upload.token}")
 
 
@@ -112,14 +98,21 @@ def show_mapping_form(request: LabRequest, upload: uploads.Upload, params: Query
         form = FORMATS[mapped.format]
         seen = None if form.missing(mapped) else importing_rows.inspect_import(path, upload.kind, mapped, upload.name)
     except UnreadableFile as error:
-        return show_import_form(request, f"{upload.name} {error.message}. {error.fix[:1].upper()}{error.fix[1:]}.", error.status)
+        return show_import_form(request, str(import_acts.describe_unreadable_file(upload, error)), error.status)
     ignored = ignored_preference(seen.left_out, rows, mapped) if seen else []
     errors: dict[str, str] = {}
     if request.method == "POST" and params.get("act") == "make":
-        errors = validate_import(params, mapped, seen, ignored) | projects.find_project_problem(request.team, params.get("project", ""))
+        agreed = import_agreement(params)
+        errors = import_acts.find_import_problems(params.get("name", ""), seen, ignored, **agreed)
+        errors |= projects.find_project_problem(request.team, params.get("project", ""))
         if not errors and seen is not None:
             try:
-                return create_imported_dataset(request, upload, mapped, params)
+                rule = rule_form.parse_rule_form(params, DatasetRule())
+                project = projects.parse_project(request.team, params.get("project", ""))
+                own = {"name": params.get("name", ""), "project": project, **agreed}
+                version = import_acts.create_imported_dataset(request.team, request.user, upload, mapped, rule, **own)
+                messages.success(request, f"{upload.name} is being imported.")
+                return redirect("version", version.pk)
             except RuleError as error:
                 errors = by_field(error.problems)
     context: dict[str, Any] = {
@@ -174,45 +167,6 @@ def format_part_label(part: str) -> str:
     return part.replace("_", " ").capitalize()
 
 
-def validate_import(params: QueryDict, mapped: ColumnMapping, seen: importing_rows.ImportPreview | None, ignored: list[str]) -> dict[str, str]:
-    errors = {}
-    if not params.get("name", "").replace("\0", "").strip():
-        errors["name"] = "Enter a name."
-    if seen is None:
-        return errors | {"file": "Columns are not mapped. Choose them above."}
-    if ignored:
-        errors["preference"] = preference_error(ignored)
-    if not seen.rows:
-        errors["file"] = "No valid rows with this mapping. Choose another format or other columns."
-    elif seen.wrong and params.get("skip") != "1":
-        what = "1 row is invalid" if seen.wrong == 1 else f"{seen.wrong:,} rows are invalid"
-        errors["skip"] = f"{what}. Select the checkbox to skip them, or correct the file and upload it again."
-    if seen.left_out and (params.get("leave") != "1" or not set(seen.left_out) <= set(params.getlist("left_out"))):
-        what = "1 column is" if len(seen.left_out) == 1 else f"{len(seen.left_out)} columns are"
-        errors["leave"] = (
-            f"{what} unused: {', '.join(escape_invisible_text(name) for name in sorted(seen.left_out))}. "
-            "Select the checkbox to continue without them, or choose a format that uses them."
-        )
-    return errors
-
-
-def preference_error(names: list[str]) -> str:
-    columns = ", ".join(escape_invisible_text(name) for name in names)
-    verb = "records" if len(names) == 1 else "record"
-    return f"{columns} {verb} which answer is better and would be ignored. Choose “Two answers and which is better”, or remove it from the file."
-
-
-def create_imported_dataset(request: LabRequest, upload: uploads.Upload, mapped: ColumnMapping, params: QueryDict) -> HttpResponse:
-    """Raises RuleError, then nothing is made."""
-    form, leaves = form_of(mapped), params.getlist("left_out")
-    rule = replace(rule_form.parse_rule_form(params, DatasetRule()), form=form)
-    name = params.get("name", "").replace("\0", "").strip()[:100]
-    with transaction.atomic():
-        project = projects.parse_project(request.team, params.get("project", ""))
-        fields = {"team": request.team, "project": project, "name": name, "form": form}
-        dataset = Dataset.objects.create(source=Source.IMPORT, created_by=request.user, **fields)
-        record_audit_entry("dataset.import", dataset, form=dataset.form, file=upload.name, bytes=upload.size, format=mapped.format, left_out=leaves)
-        described = importing_rows.describe_import(upload, mapped, params.get("skip") == "1", leaves)
-        version = freeze_next_version(dataset, request.user, rule, f"Imported from {upload.name}", **described)
-    messages.success(request, f"{upload.name} is being imported.")
-    return redirect("version", version.pk)
+def import_agreement(params: QueryDict) -> dict[str, Any]:
+    """What the person agreed to leave out: invalid rows (``skip``) and columns (``leaves``)."""
+    return {"skip": params.get("skip") == "1", "leaves": params.getlist("left_out") if params.get("leave") == "1" else []}

@@ -36,7 +36,9 @@ Query: Any = ninja.Query  # a parameter of the address; django-ninja types it as
 BODY = 2_000_000  # bytes of a request's body
 DEEPEST = 40  # levels of a body's objects and lists
 REQUEST_ID = re.compile(r"[-\w]{1,64}", re.ASCII)
-LINES = re.compile(r"/api/v1/outside/runs/[^/]+/events")  # takes lines instead of JSON, more than BODY (settings.BODY_LIMITS)
+LINES = re.compile(
+    r"/api/v1/(outside/runs/[^/]+/events|datasets/import)"
+)  # take lines and files instead of JSON, more than BODY (settings.BODY_LIMITS)
 SCOPES: set[str] = {"runs.send"}  # the permissions that some operation asks for; what a token can be given
 
 

@@ -15,6 +15,7 @@ from lab.edges.api.operations import (
     bin,
     catalog,
     datasets,
+    datasets_import,
     datasets_training,
     inbox,
     invitations,
@@ -46,7 +47,7 @@ from lab.edges.api.operations import annotations as said
 
 READING = (metrics, rollouts, saved_views, what_if, runs_prompts, said)
 EXPERIMENTS = (projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, *READING, catalog)
-LABELS = (queues, queues_leading, adjudication, review, quality, datasets, datasets_training, lineage, recalls)
+LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, lineage, recalls)
 TEAM = (invitations, samplings, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)

@@ -1,13 +1,17 @@
-"""Training on a version over the API: from which policy, and where a broken row stands."""
+"""Datasets over the API: a file imported, training on a version, from which policy, and where a broken row stands."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from lab.data.datasets.models import Row, Version
+from lab.data.datasets.freezing import build_version
+from lab.data.datasets.models import Dataset, Row, Version
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
 from lab.training.runs.references import datasets_of
@@ -102,3 +106,37 @@ def test_a_broken_row_of_a_version_says_its_file_and_line(api: ApiClient, versio
     [error] = response.json()["errors"]
     assert (response.status_code, error["field"]) == (422, "version_id")
     assert error["message"].startswith(f"{version.train_file} line 2: chosen is missing")
+
+
+def import_file(api: ApiClient, content: bytes, **query: Any) -> Any:
+    return api.post(f"/api/v1/datasets/import?{urlencode(query)}", content, content_type="application/octet-stream")
+
+
+@pytest.mark.feature(80)
+def test_a_file_becomes_a_dataset_and_what_stands_in_the_way_is_named(api: ApiClient, team: Team, tmp_path: Path, settings: Any) -> None:
+    settings.DATASETS_ROOT = tmp_path / "datasets"
+    rows = [{"prompt": f"{number}+1?", "chosen": str(number + 1), "rejected": "0"} for number in range(4)]
+    good = "\n".join(map(json.dumps, rows)).encode()
+    made = import_file(api, good, name="From a script", file="../../pairs.jsonl", test_share=0)
+    assert made.status_code == 201, made.content
+    version = Version.objects.of(team).get(pk=made.json()["id"])
+    assert (version.dataset.name, version.dataset.form, version.notes) == ("From a script", "preference", "Imported from pairs.jsonl")
+    build_version(version.pk)
+    assert api.ask(f"versions/{version.pk}").json()["counts"]["train"] == 4
+
+    def refused(content: bytes, **query: Any) -> list[tuple[str, str]]:
+        answer = import_file(api, content, **{"name": "x", **query})
+        assert answer.status_code == 422, answer.content
+        return [(one["field"], one["fix"]) for one in answer.json()["errors"]]
+
+    assert refused(b"")[0][0] == refused(b"PK\x03\x04abc")[0][0] == "the body"
+    assert refused(good, format="nothing")[0][0] == "format"
+    assert refused(b'{"alpha": 1, "beta": 2}')[0][0] == "format"
+    assert refused(good, project=10**9) == [("project", "give the id of one of its projects, or none")]
+    assert refused(good, test_share=2)[0][0] == "test_share"
+    more = good + b'\n{"prompt": "?", "chosen": "", "rejected": "0"}\n' + json.dumps({**rows[0], "prompt": "9+1?", "mood": "fine"}).encode()
+    assert [field for field, _ in refused(more)] == ["skip", "leave"]
+    kept = list((tmp_path / "datasets" / ".uploads").glob("*/*"))
+    assert not kept, "what was refused is not kept"
+    assert import_file(api, more, name="y", skip=True, leave="mood, other").status_code == 201
+    assert Dataset.objects.of(team).count() == 2
