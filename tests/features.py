@@ -137,7 +137,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(
             80,
             "REST and OpenAPI, TRL callback for runs elsewhere, Python client",
-            "in the API: hub push; an installable client, which comes with real work",
+            "an installable client, which comes with real work",
         ),
         Feature(81, "Alerts: end, crash, stall, threshold; by inbox, mail, webhook"),
         Feature(

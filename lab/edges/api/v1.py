@@ -23,6 +23,7 @@ from lab.edges.api.operations import (
     metrics,
     outside,
     policies,
+    policies_hub,
     policies_promotion,
     policies_retention,
     projects,
@@ -48,7 +49,7 @@ from lab.edges.api.operations import annotations as said
 READING = (metrics, rollouts, saved_views, what_if, runs_prompts, said)
 EXPERIMENTS = (projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, *READING, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, lineage, recalls)
-TEAM = (invitations, samplings, policies, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
+TEAM = (invitations, samplings, policies, policies_hub, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)
 

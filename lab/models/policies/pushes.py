@@ -41,7 +41,8 @@ def repository_of(text: str) -> str:
     name = text.strip()
     parts = name.split("/")
     if len(parts) != 2 or not all(PART.fullmatch(part) for part in parts) or "--" in name or ".." in name or name.endswith((".git", ".ipynb")):
-        raise Refusal("Enter the repository as owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”.")
+        words = "Enter the repository as owner/name: letters, digits, dots, dashes and underscores, like “our-team/math-grpo”."
+        raise Refusal(words, field="repository", status=422)
     return name
 
 

@@ -20,6 +20,7 @@ from lab.teams.audit.models import Entry
 from lab.teams.people.departures import deactivate_member
 from lab.training.runs.models import Checkpoint
 from tests.conftest import make_member
+from tests.lab.api.conftest import client_of
 from tests.lab.policies.local_hub import Hub
 from tests.lab.policies.making import at, final_of, place, trained
 
@@ -205,6 +206,25 @@ def test_pages_push_cancel_and_forget(client: Client, team: Team, admin: User, c
         '{"stored": true, "replaced": false}',
         '{"stored": false}',
     ]
+
+
+@pytest.mark.feature(80)
+def test_a_program_pushes_follows_and_cancels(hub: Hub, team: Team, admin: User, checkpoint: Checkpoint, teammate: User, stranger: User) -> None:
+    api, path = client_of(team, admin), f"policies/{checkpoint.pk}/push"
+    assert client_of(team, teammate).send(path, {"repository": "a/b"}).status_code == 403
+    assert client_of(stranger.memberships.get().team, stranger).send(path, {"repository": "a/b"}).status_code == 404
+    assert [one["field"] for one in api.send(path, {"repository": "no slash"}).json()["errors"]] == ["repository"]
+    made = api.send(path, {"repository": "our-team/math-grpo"})
+    assert (made.status_code, made.json()["state"], made.json()["by"]["email"]) == (201, "queued", admin.email)
+    assert api.send(path, {"repository": "our-team/math-grpo"}).status_code == 409
+    pushes.execute_push(made.json()["id"])
+    done = api.ask(f"pushes/{made.json()['id']}").json()
+    assert (done["state"], done["done"], done["problem"]) == ("finished", done["total"], "")
+    assert done["commit"].startswith(f"{hub.url}/our-team/math-grpo/commit/")
+    second = api.send(path, {"repository": "our-team/other", "private": False}).json()
+    assert api.send(f"pushes/{second['id']}/cancel").json()["state"] == "cancelled"
+    assert [one["repository"] for one in api.ask(f"policies/{checkpoint.pk}/pushes").json()] == ["our-team/other", "our-team/math-grpo"]
+    assert SECRET not in json.dumps([made.json(), done, second])
 
 
 def test_a_push_whose_worker_is_gone_fails_with_words(team: Team, admin: User, checkpoint: Checkpoint) -> None:
