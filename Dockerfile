@@ -8,6 +8,9 @@ COPY requirements.in requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock \
  && pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.in)"
 COPY . .
+# What runs record as the commit of their code: the build's context has no .git. Empty: "not recorded".
+ARG LAB_COMMIT=""
+RUN test -z "$LAB_COMMIT" || echo "$LAB_COMMIT" > trainers/commit.txt
 RUN python -m lab.lib.npm_packages npm.lock
 # Static files under names with a hash of their content, which browsers keep for good; the settings' services are not asked.
 ENV LAB_STATIC=/lab-static

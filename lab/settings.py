@@ -16,6 +16,7 @@ from django.templatetags.static import static
 from lab.lib.content_policy import build_csp_directives
 from lab.lib.outgoing import parse_port_ranges
 from lab.lib.proxies import parse_proxy_networks
+from lab.lib.saml_sign_on import build_saml_providers, list_saml_origins
 from lab.lib.secret_key import read_or_create
 from lab.lib.single_sign_on import build_sso_providers
 
@@ -64,6 +65,7 @@ INSTALLED_APPS = [
     "allauth.usersessions",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
+    "allauth.socialaccount.providers.saml",
     "lab.teams.accounts",
     "lab.teams.audit",
     "lab.teams.people",
@@ -72,6 +74,7 @@ INSTALLED_APPS = [
     "lab.training.runs",
     "lab.training.ablations",
     "lab.training.sweeps",
+    "lab.training.edits",
     "lab.rollouts.trajectories",
     "lab.rollouts.annotations",
     "lab.rollouts.browse",
@@ -87,8 +90,11 @@ INSTALLED_APPS = [
     "lab.data.projects",
     "lab.watching.usage",
     "lab.watching.alerts",
+    "lab.watching.reports",
     "lab.models.policies",
     "lab.models.playground",
+    "lab.models.branches",
+    "lab.models.embeddings",
     "lab.models.bin",
     "lab.supervision.supervisor",
     "lab.edges.operations",
@@ -197,7 +203,7 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_TOLERANCE = 1  # a phone's clock may be half a minute off
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LAB_URL.startswith("http://")  # browsers offer keys over plain http on localhost only
 SOCIALACCOUNT_ADAPTER = "lab.teams.accounts.single_sign_on.KnownPeopleAdapter"
-SOCIALACCOUNT_PROVIDERS = build_sso_providers(env)
+SOCIALACCOUNT_PROVIDERS = {**build_sso_providers(env), **build_saml_providers(env, LAB_URL)}
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True  # to accounts that the adapter finds: those with a verified address
 SOCIALACCOUNT_LOGIN_ON_GET = False
 LOGIN_URL = "account_login"
@@ -260,7 +266,8 @@ WHITENOISE_ALLOW_ALL_ORIGINS = False
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
-CONTENT_SECURITY_POLICY = {"DIRECTIVES": build_csp_directives([*env.list("LAB_OIDC_URL", default=[]), *env.list("LAB_OIDC_ORIGINS", default=[])])}
+SIGN_IN_PROVIDERS = [*env.list("LAB_OIDC_URL", default=[]), *env.list("LAB_OIDC_ORIGINS", default=[]), *list_saml_origins(env)]
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": build_csp_directives(SIGN_IN_PROVIDERS)}
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TLS
 if TLS:  # a name that browsers take only from https, for this host alone: no neighbour under the same domain can set it
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
@@ -297,6 +304,8 @@ WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
     "lab.rollouts.browse.indexing.index_rollouts",
     "lab.rollouts.replay.chores.sweep_replays",
     "lab.models.playground.chores.sweep_samplings",
+    "lab.models.branches.chores.sweep_branches",
+    "lab.models.embeddings.chores.sweep_embedding_jobs",
     "lab.labelling.labels.item_order.reorder_grown",
     "lab.data.datasets.chores.sweep_versions_and_uploads",
     "lab.data.loop.chores.run_loop_chores",

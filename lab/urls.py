@@ -3,6 +3,7 @@
 from django.urls import URLPattern, URLResolver, include, path
 
 from lab.lib.csp_reports import receive_csp_report
+from lab.models.branches.routing import websocket_urlpatterns as branch_sockets
 from lab.models.playground.routing import websocket_urlpatterns as playground_sockets
 from lab.training.runs.routing import websocket_urlpatterns as run_sockets
 from lab.watching.alerts.routing import websocket_urlpatterns as inbox_sockets
@@ -12,7 +13,7 @@ __all__ = ["handler400", "handler403", "handler404", "handler500", "urlpatterns"
 handler400, handler403 = "lab.error_pages.bad_request", "lab.error_pages.permission_denied"
 handler404, handler500 = "lab.error_pages.page_not_found", "lab.error_pages.server_error"
 
-websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets]
+websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets, *branch_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
     *("rollouts.replay", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.loop"),
@@ -23,8 +24,11 @@ ROOMS = (
         "watching.usage",
         "watching.queue",
         "watching.alerts",
+        "watching.reports",
         "models.policies",
         "models.playground",
+        "models.branches",
+        "models.embeddings",
         "models.bin",
     ),
     *("edges.operations", "edges.api"),
@@ -35,5 +39,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("lab.training.runs.urls")),
     path("ablations/", include("lab.training.ablations.urls")),
     path("sweeps/", include("lab.training.sweeps.urls")),
+    path("", include("lab.training.edits.urls")),
     *(path("", include(f"lab.{room}.urls")) for room in ROOMS),
 ]

@@ -14,7 +14,6 @@ LONGEST = (
     "browser/test_first_day.py",
     "security/test_matrix_api.py",
     "browser/test_hostile.py",
-    "browser/test_every_page.py",
     "lab/supervisor/test_outages.py",
     "lab/supervisor/test_real_trainer.py",
     "trainers/test_equality.py",

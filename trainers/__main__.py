@@ -1,4 +1,4 @@
-"""The command line of the training library: ``python -m trainers run | preflight | model | replay | sample | send | methods | catalog``.
+"""The command line of the training library: ``python -m trainers run | preflight | model | replay | sample | embed | send | methods | catalog``.
 
 Exit codes are in docs/run-files.md.
 """
@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
             return print_replays(options.request)
         if options.command == "sample":
             return run_sampling_requests()
+        if options.command == "embed":
+            return run_embedding_requests()
         if options.command == "send":
             return send_kept_run(Path(options.folder), options.wait)
         if options.command == "methods":
@@ -73,9 +75,15 @@ def build_argument_parser() -> argparse.ArgumentParser:
     )
     commands.add_parser(
         "sample",
-        help="stream completions of one prompt from a policy",
-        description="Reads requests from standard input, a line of JSON each, and prints what is sampled as such (trainers/policies/playground.py).",
+        help="stream completions of a prompt, or of a stored completion's beginning, from a policy",
+        description="Reads requests from standard input, a line of JSON each, and prints what is sampled as such (docs/run-files.md).",
         epilog="exit codes: 0 fine, 2 a request or a policy cannot be used",
+    )
+    commands.add_parser(
+        "embed",
+        help="compute vectors of completions with a policy or a sentence encoder",
+        description="Reads requests from standard input, a line of JSON each, and prints their vectors as such (trainers/policies/embedding.py).",
+        epilog="exit codes: 0 fine, 2 a request or a model cannot be used",
     )
     six = commands.add_parser(
         "send",
@@ -117,9 +125,17 @@ def import_undisturbed() -> Iterator[None]:
 
 def run_sampling_requests() -> int:
     with import_undisturbed():
-        from trainers.policies import playground
+        from trainers.policies import sampling_requests
 
-    playground.stream_completions(sys.stdin.buffer)
+    sampling_requests.answer_sampling_requests(sys.stdin.buffer)
+    return FINE
+
+
+def run_embedding_requests() -> int:
+    with import_undisturbed():
+        from trainers.policies import embedding
+
+    embedding.answer_embedding_requests(sys.stdin.buffer)
     return FINE
 
 

@@ -4,6 +4,7 @@
 import { formatNumber } from "../base/numbers.js";
 import { addRoom, buildXRange, findChosenRange, findEnds, readChangedRange } from "./axes.js";
 import { escapeMarkup, makeElement, readStyle } from "./elements.js";
+import { makeReportLink } from "./report-link.js";
 import { noteUndrawn } from "./series.js";
 import { HELP, weighChart } from "./smoothing.js";
 import { fillDataTable, makeTableBox } from "./table.js";
@@ -34,7 +35,7 @@ export class Chart {
     this.tableButton = makeTool(`Table of ${panel.title}`, "▤", () => this.toggleTable());
     this.tableButton.setAttribute("aria-pressed", "false");
     this.fullButton = makeTool(`Full screen: ${panel.title}`, "⤢", () => page.showFull(page.settings.full === panel.id ? "" : panel.id));
-    this.tools.append(this.tableButton, makeTool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), this.fullButton);
+    this.tools.append(this.tableButton, makeTool(`Save ${panel.title} as PNG`, "PNG", () => this.savePng()), this.csvLink(), ...this.alertLink(), ...this.reportLink(), this.fullButton);
     this.title.append(name, makeElement("span", "muted small", panel.unit), this.note, this.tools);
     this.legend = makeElement("div", "chart-legend");
     this.plot = makeElement("div", "chart-plot");
@@ -76,6 +77,14 @@ export class Chart {
     link.title = `Notify me when ${this.panel.title} is above or below a number`;
     link.setAttribute("aria-label", link.title);
     return [link];
+  }
+
+  /* The chart as it is drawn now, for who may write reports; of several lines the first that shows. */
+  reportLink() {
+    if (!this.page.report || !this.panel.metrics.length) return [];
+    const { settings } = this.page;
+    const metric = () => this.metrics.find((name) => !this.hidden.has(name)) || this.panel.metrics[0];
+    return [makeReportLink(this.page.report, this.panel.title, () => ({ metric: metric(), x: settings.x, smooth: settings.smooth, log: settings.log }))];
   }
 
   fillLegend() {
@@ -253,25 +262,26 @@ function buildLayout(panel, page, ends) {
   return {
     height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,
-    xaxis: x, yaxis: y, shapes: buildMarks(page), annotations: buildAlertSigns(page, x.type === "log"), uirevision: "kept",
+    xaxis: x, yaxis: y, shapes: buildMarks(page), annotations: buildSigns(page, x.type === "log"), uirevision: "kept",
   };
 }
 
-/* A sign at the foot of each alert's line; pointing at it says what the alert was. */
-function buildAlertSigns(page, logarithmic) {
+/* A sign at the foot of the line of each alert and edit; pointing at it says what it was. */
+const SIGNS = { alert: ["▲", "--bad"], edit: ["◆", "--accent"] };
+function buildSigns(page, logarithmic) {
   return page.store.marks.flatMap((mark) => {
-    const x = mark.kind === "alert" ? page.store.x(mark.step, page.settings.x) : undefined;
+    const x = SIGNS[mark.kind] ? page.store.x(mark.step, page.settings.x) : undefined;
     if (x === undefined) return [];
-    return [{ x: logarithmic ? Math.log10(x) : x, y: 0, xref: "x", yref: "paper", yanchor: "bottom", text: "▲", showarrow: false, font: { size: 9, color: readStyle("--bad") }, hovertext: escapeMarkup(mark.label) }];
+    return [{ x: logarithmic ? Math.log10(x) : x, y: 0, xref: "x", yref: "paper", yanchor: "bottom", text: SIGNS[mark.kind][0], showarrow: false, font: { size: 9, color: readStyle(SIGNS[mark.kind][1]) }, hovertext: escapeMarkup(mark.label) }];
   });
 }
 
 function buildMarks(page) {
-  const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn"), alert: readStyle("--bad") };
+  const colors = { checkpoint: readStyle("--border-strong"), saved: readStyle("--good"), resume: readStyle("--warn"), alert: readStyle("--bad"), edit: readStyle("--accent") };
   return page.store.marks.flatMap((mark) => {
     const x = page.store.x(mark.step, page.settings.x);
     if (x === undefined) return [];
     return [{ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, layer: "below", opacity: mark.kind === "checkpoint" ? 0.5 : 0.8,
-      line: { color: colors[mark.kind] || colors.checkpoint, width: 1, dash: { resume: "dash", saved: "solid" }[mark.kind] || "dot" } }];
+      line: { color: colors[mark.kind] || colors.checkpoint, width: 1, dash: { resume: "dash", saved: "solid", edit: "solid" }[mark.kind] || "dot" } }];
   });
 }

@@ -4,6 +4,7 @@ import * as lines from "./lines.js";
 import { addRoom, buildXRange, findChosenRange, findEnds, readChangedRange } from "../charts/axes.js";
 import { makeElement, readStyle } from "../charts/elements.js";
 import { formatDuration, formatNumber } from "../base/numbers.js";
+import { makeReportLink } from "../charts/report-link.js";
 import { noteUndrawn } from "../charts/series.js";
 import { plotlyLoaded } from "../charts/plotly.js";
 import { HELP, weighChart } from "../charts/smoothing.js";
@@ -42,7 +43,7 @@ export class CompareChart {
     this.tableButton = makeTool("▤", `Table of ${chart.title}`, () => this.toggleTable());
     this.tableButton.setAttribute("aria-pressed", "false");
     const tools = makeElement("span", "chart-tools");
-    tools.append(this.tableButton, makeTool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), makeTool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)));
+    tools.append(this.tableButton, makeTool("PNG", `Save ${chart.title} as PNG`, () => savePng(this)), makeTool("CSV", `Save ${chart.title} as CSV`, () => saveCsv(this)), ...this.reportLink());
     this.said = makeElement("p", "legend-said");
     this.said.title = HELP;
     title.append(name, makeElement("span", "muted small", chart.unit), few, this.note, tools);
@@ -59,6 +60,14 @@ export class CompareChart {
     this.figure.append(title, this.said, this.area);
     this.area.addEventListener("pointermove", (event) => this.pointed(event));
     this.area.addEventListener("pointerleave", () => this.page.hover(null, null));
+  }
+
+  /* The shown runs, for who may write reports. */
+  reportLink() {
+    if (!this.page.report) return [];
+    const { settings } = this.page;
+    const runs = () => this.page.strands().flatMap((strand) => strand.members).join(", ");
+    return [makeReportLink(this.page.report, this.chart.title, () => ({ runs: runs(), metric: this.chart.metric, x: settings.x, smooth: settings.smooth, log: settings.log }))];
   }
 
   /* x under the pointer; only where the axes are drawn. */
@@ -78,7 +87,8 @@ export class CompareChart {
     this.said.textContent = this.weight ? `lines smoothed ${this.weight}` : "";
     this.drawn = strands.map((strand) => this.strand(strand, points)).filter((one) => one && one.y.some((y) => y !== null));
     this.blank.hidden = this.drawn.length > 0;
-    this.blank.textContent = "no run that is shown has this metric";
+    const nowhere = points.some((one) => one.x && one.x.every((x) => x === null));
+    this.blank.textContent = nowhere ? `no run that is shown has logged ${this.page.settings.x} with its steps` : "no run that is shown has this metric";
     this.plot.hidden = !this.drawn.length;
     noteUndrawn(this.note, points.reduce((sum, one) => sum + one.nonfinite, 0), points.reduce((sum, one) => sum + one.abstained, 0));
     if (!this.drawn.length) return;

@@ -20,7 +20,7 @@ const store = new Map(); // metric → points, of the present axis and grouping
 const charts = new Map(); // metric → CompareChart
 const dirty = new Set();
 const wanted = new Set();
-const page = { runs: data.runs, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands: listStrands, extent: findExtent, firstX: findFirstX, hover: showHover, zoomTo, zoomChart };
+const page = { runs: data.runs, report: data.report, quantiles: data.quantiles, settings, lit: null, hoverX: null, hovered: null, points: (metric) => store.get(metric), strands: listStrands, extent: findExtent, firstX: findFirstX, hover: showHover, zoomTo, zoomChart };
 
 function keepSettings() {
   writeSettings(settings, data.runs);
@@ -318,7 +318,9 @@ $("group-seeds")?.addEventListener("click", () => groupBy(boxes.map((box) => box
 $("group-none")?.addEventListener("click", () => groupBy([]));
 
 const only = $("changed-only");
-function showConfig() { $("config-table").classList.toggle("changed-only", Boolean(only) && only.checked); }
+function showConfig() {
+  for (const table of document.querySelectorAll(".config-table")) table.classList.toggle("changed-only", Boolean(only) && only.checked);
+}
 if (only) {
   only.checked = settings.config !== "all";
   only.addEventListener("change", () => { settings.config = only.checked ? "" : "all"; keepSettings(); showConfig(); });

@@ -1,4 +1,5 @@
-/* A sampling: its answers as tokens while they are written, by a socket, and by asking again where that is not to be had. */
+/* A sampling or a branch: its answers as tokens while they are written, by a socket, and by asking again where that is not to be had. */
+import { formatNumber } from "../base/numbers.js";
 import { announce } from "../base/page.js";
 import { LabSocket } from "../base/socket.js";
 import { tokenCards, tokenOverlays } from "../rollouts/tokens.js";
@@ -17,6 +18,7 @@ function makeArticle(number) {
   const made = document.createElement("article");
   made.className = "card play-sample";
   made.dataset.rollout = "";
+  if (head.dataset.noun) made.id = `continuation-${number}`;
   const header = Object.assign(document.createElement("header"), { className: "row small muted" });
   const box = Object.assign(document.createElement("div"), { className: "completion units", tabIndex: 0 });
   box.dataset.units = "";
@@ -31,6 +33,27 @@ function describeEnding(sample, open) {
   return sample.finish_reason === "stop" ? ", stopped (EOS)" : ", cut off";
 }
 
+function describeSample(sample) {
+  const ending = describeEnding(sample, state.open);
+  if (sample.place === undefined) return `Completion ${sample.number + 1}: ${sample.tokens} token${sample.tokens === 1 ? "" : "s"}${ending}`;
+  const parts = [`Continuation ${sample.number + 1}: ${sample.tokens - sample.kept} new token${sample.tokens - sample.kept === 1 ? "" : "s"}${ending}`];
+  if (sample.reward !== null) parts.push(`reward ${formatNumber(sample.reward)}`);
+  if (sample.against !== null) parts.push(`${sample.against < 0 ? "−" : "+"}${formatNumber(Math.abs(sample.against))} against the group's mean`);
+  for (const [name, value] of Object.entries(sample.rewards)) parts.push(`${name} ${value === null ? "n/a" : formatNumber(value)}`);
+  if (sample.problem) parts.push(sample.problem);
+  if (sample.rollout) parts.push("in a queue");
+  return parts.join(" · ");
+}
+
+/* What every continuation begins with is dimmed, the token at the place marked. */
+function markPlace(card, sample) {
+  for (const span of card.querySelectorAll("[data-unit]")) {
+    const unit = sample.units[span.dataset.unit];
+    span.classList.toggle("kept", unit[1] + unit[2] <= sample.kept);
+    if (unit[1] <= sample.place && sample.place < unit[1] + unit[2]) { span.classList.add("branch-point"); span.hidden = false; }
+  }
+}
+
 function drawSamples() {
   const articles = [];
   state.sides.forEach((side, place) => {
@@ -41,8 +64,9 @@ function drawSamples() {
     side.samples.forEach((sample, row) => {
       const card = column.children[row];
       card.toggleAttribute("data-writing", state.open && sample.finish_reason !== "stop");
-      card.firstElementChild.textContent = `Completion ${sample.number + 1}: ${sample.tokens} token${sample.tokens === 1 ? "" : "s"}${describeEnding(sample, state.open)}`;
+      card.firstElementChild.textContent = describeSample(sample);
       tokenCards.build(card, sample);
+      if (sample.units && sample.place !== undefined) markPlace(card, sample);
       articles.push(card);
     });
   });
@@ -64,13 +88,18 @@ function colourTokens(articles = [...document.querySelectorAll("[data-rollout]")
 
 function showState() {
   const chip = document.querySelector("[data-sampling-status]");
-  if (chip.textContent !== state.status) announce(`Sampling ${state.status}`);
+  if (chip.textContent !== state.status) announce(`${head.dataset.noun ?? "Sampling"} ${state.status}`);
   chip.textContent = chip.dataset.status = state.status;
   const error = document.querySelector("[data-sampling-error]");
   error.hidden = !state.error;
   error.textContent = state.error;
   for (const part of document.querySelectorAll("[data-while-open]")) part.hidden = !state.open;
   for (const part of document.querySelectorAll("[data-when-done]")) part.hidden = state.open || state.status === "failed";
+  const facts = document.querySelector("[data-place-facts]");
+  if (facts && state.entropy !== null) facts.textContent = `at the token, under this checkpoint: entropy ${formatNumber(state.entropy)} nats${state.probability === null ? "" : `, probability of the chosen token ${formatNumber(state.probability)}`}`;
+  if (state.chosen) document.querySelector("[data-chosen]").textContent = state.chosen;
+  const note = document.querySelector("[data-sampling-note]");
+  if (note) { note.hidden = !state.note; note.textContent = state.note; }
   drawSamples();
 }
 
@@ -87,7 +116,7 @@ async function askState() {
   again = setTimeout(askState, ASK_AGAIN);
 }
 
-const socket = new LabSocket(`/ws/playground/${head.dataset.sampling}/`, {
+const socket = new LabSocket(head.dataset.socket, {
   onMessage(message) {
     if (message.type !== "sampling") return;
     heard += 1;

@@ -103,6 +103,11 @@ function countTicks() {
   for (const link of queryAll("[data-export]")) link.href = buildExportAddress(link);
   const compare = $("[data-compare]");
   linkLabels(chosen);
+  const similar = $("[data-similar]");
+  if (similar) {
+    similar.hidden = chosen.length !== 1;
+    if (chosen.length === 1) similar.href = similar.dataset.similar.replace("/0/", `/${chosen[0]}/`);
+  }
   if (compare) {
     compare.hidden = chosen.length !== 2;
     if (chosen.length === 2) compare.href = `${compare.dataset.compare}?a=${chosen[0]}&b=${chosen[1]}`;

@@ -1,6 +1,7 @@
 /* Tokens and what was measured on them. tokenOverlays: what tokens can be coloured by, on which scale, with legend and hover card, for every page
    that shows tokens. tokenCards: the cards of the feed, whose units come from the server and become spans by textContent. */
 import { formatNumber } from "../base/numbers.js";
+import { explainMissing, makeAlternatives } from "./alternatives.js";
 
 const LEVELS = 10; // classes level-0 … level-9 of tokens.css
 const ALL_AT_ONCE = 20_000; // tokens of one card
@@ -21,6 +22,7 @@ const OVERLAYS = {
   logprob: { title: "−log-probability", help: "of the sampled token", write: formatNats, values: (data) => measureEach(data, (index) => -data.logprobs[index], data.logprobs) },
   kl: { title: "KL to the reference policy", help: "k3 estimate of each token, r − 1 − log r with r = reference / policy", write: formatNats, values: (data) => measureEach(data, (index) => estimateKl(data, index), data.reference, data.logprobs) },
   ratio: { title: "Importance ratio", help: "policy now / policy that sampled, in the last pass over the batch; logarithmic", signed: true, write: formatFactor, values: (data) => measureEach(data, (index) => Math.log(Math.max(data.ratios[index], 1e-4)), data.ratios) },
+  sampler: { title: "Sampler mismatch", help: "trainer / sampler probability of the token, before the update; logarithmic", signed: true, write: formatFactor, values: (data) => measureEach(data, (index) => data.logprobs[index] - data.sampler[index], data.sampler, data.logprobs) },
   weight: { title: "Token weight", help: "what the methods multiply the token's policy gradient by; uncoloured: 1 for all", write: (value) => formatNumber(value), values: (data) => data.weights },
   advantage: { title: "Token advantage", help: "where a method gives tokens their own; uncoloured: the rollout's for all", signed: true, write: (value) => formatNumber(value), values: (data) => data.advantages },
   mask: { title: "Loss mask", help: "coloured: in the loss", binary: true, write: (value) => (value ? "in the loss" : "not in the loss"), values: (data) => data.mask },
@@ -181,19 +183,22 @@ function listFacts(data, unit) {
     rows.push(["log-probability", known(data.logprobs, index, formatNats)], ["probability", known(data.logprobs, index, (value) => formatPercent(Math.exp(value)))]);
     rows.push(["entropy", known(data.entropies, index, formatNats)]);
     if (data.reference) rows.push(["log policy / reference", known([computeLogRatio(data, index)], 0, formatNats)], ["KL, k3", known(readValues(data, "kl"), index, formatNats)]);
+    if (data.sampler) rows.push(["trainer / sampler", known(readValues(data, "sampler"), index, (value) => `${formatFactor(value)} (${formatNats(value)})`)]);
     if (data.ratios) rows.push(["ratio", known(data.ratios, index, (value) => `× ${formatNumber(value)}`)]);
     if (data.clipped) rows.push(["clipped", data.clipped[index] ? "yes: no gradient" : "no"]);
     if (data.weights) rows.push(["weight", known(data.weights, index, formatNumber)]);
     if (data.advantages) rows.push(["advantage", known(data.advantages, index, formatNumber)]);
     rows.push(["in the loss", !data.mask || data.mask[index] ? "yes" : "no"]);
   }
+  const why = explainMissing(data);
+  if (why) rows.push(["alternatives", why]);
   return rows;
 }
 
-function showFacts(span, rows) {
+function showFacts(span, rows, data = null, unit = null) {
   const list = document.createElement("dl");
   for (const [term, text] of rows) list.append(Object.assign(document.createElement("dt"), { textContent: term }), Object.assign(document.createElement("dd"), { textContent: text }));
-  card.replaceChildren(list);
+  card.replaceChildren(list, ...(data && unit ? makeAlternatives(data, unit, { visible: writeVisible, percent: formatPercent }) : []));
   card.hidden = false;
   const at = span.getClientRects()[0] || span.getBoundingClientRect();
   const left = Math.max(8, Math.min(at.left, innerWidth - card.offsetWidth - 8));
@@ -204,10 +209,11 @@ function showFacts(span, rows) {
 
 function showCard(span) {
   const data = known.get(span.closest("[data-rollout]"));
-  showFacts(span, listFacts(data, data.units[span.dataset.unit]));
+  const unit = data.units[span.dataset.unit];
+  showFacts(span, listFacts(data, unit), data, unit);
 }
 
-function formatPercent(share) { return share >= 0.0001 ? `${(share * 100).toFixed(share > 0.1 ? 1 : 2)} %` : share.toExponential(1); }
+function formatPercent(share) { return share === 0 ? "0 %" : share >= 0.0001 ? `${(share * 100).toFixed(share > 0.1 ? 1 : 2)} %` : share.toExponential(1); }
 
 function hideCard() { if (card) card.hidden = true; }
 

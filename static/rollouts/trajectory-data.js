@@ -34,7 +34,9 @@ export function readRollout(buffer) {
     text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(buffer, body + header.text[1], header.text[2])),
     ids: array("ids") || new Uint32Array(0), widths: array("widths") || new Uint16Array(0),
     logprobs: array("logprobs") || none, entropies: array("entropies") || none, mask: array("mask"),
-    advantages: array("token_advantages"), weights: array("weights"), reference: array("reference_logprobs"), ratios: array("ratios"), clipped: array("clipped"),
+    advantages: array("token_advantages"), weights: array("weights"), reference: array("reference_logprobs"), ratios: array("ratios"), clipped: array("clipped"), sampler: array("sampler_logprobs"),
+    alternatives: header.alternatives && { ...header.alternatives, ids: array("alternative_ids"), logprobs: array("alternative_logprobs"), ranks: array("ranks") },
+    alternatives_missing: header.alternatives_missing,
   };
   data.units = buildUnits(data);
   data.unitOf = new Uint32Array(data.total);

@@ -12,7 +12,7 @@ const page = document.getElementById("trajectory");
 const box = document.getElementById("text");
 // In the address only where it differs: parameter → what is usual.
 const USUAL = { mode: "", tokens: "", clip: "98", special: "", spaces: "", invisible: "1", ids: "", token: "", tokens_at: "" };
-const ORDER = ["", "entropy", "logprob", "kl", "ratio", "advantage", "weight", "mask"];
+const ORDER = ["", "entropy", "logprob", "kl", "ratio", "sampler", "advantage", "weight", "mask"];
 
 const asked = new URLSearchParams(location.search);
 const state = Object.fromEntries(Object.entries(USUAL).map(([name, usual]) => [name, asked.get(name) ?? usual]));
@@ -125,7 +125,7 @@ function showCard(position) {
   const rows = tokenOverlays.facts(data, data.units[data.unitOf[position]]);
   rows.push(["rank by entropy", describeRank(data, tokenOverlays.values(data, "entropy"), position)]);
   rows.push(["rank by −log-probability", describeRank(data, tokenOverlays.values(data, "logprob"), position)]);
-  tokenOverlays.showFacts(span, rows);
+  tokenOverlays.showFacts(span, rows, data, data.units[data.unitOf[position]]);
 }
 
 /* The token the reader stands on; it is in the address. null leaves it. */
@@ -135,6 +135,7 @@ function pinToken(position, { scroll = false, show = false } = {}) {
   keepAddress();
   const now = parseNumber(state.token);
   tokenChart.pin(now);
+  document.dispatchEvent(new CustomEvent("token:pinned", { detail: now }));
   if (now === null) { tokenOverlays.hideCard(); return; }
   const unit = data.units[data.unitOf[now]];
   completion.mark(unit[1], unit[1] + unit[2], "pinned");

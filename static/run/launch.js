@@ -81,7 +81,42 @@ function describeBatches(stage) {
     [formatCount(total), true], ` rollouts in ${formatCount(steps)} steps; at most ${formatCount(tokens)} tokens a step`];
 }
 
+const formatBytes = (value) => (value >= 1e9 ? `${(value / 1e9).toFixed(1)} GB` : value >= 1e6 ? `${(value / 1e6).toFixed(value < 1e7 ? 1 : 0)} MB` : `${Math.max(1, Math.round(value / 1e3))} kB`);
+
+/* Sampled rollouts of a stage, the held-out ones with them, and the tokens of the longest. The same sums as trainers/contract/batches.py. */
+function countStoredRollouts(stage) {
+  const steps = readSetting(stage, "max_steps") ?? 0;
+  const evaluation = (key) => Number(form.elements[`stages.${stage.dataset.stage}.evaluation.${key}`]?.value) || 0;
+  const between = evaluation("every") ? Math.floor((steps - 1) / evaluation("every")) : 0;
+  const heldout = evaluation("prompts") ? (between + 2) * evaluation("prompts") : 0;
+  const longest = readSetting(stage, "max_completion_length") ?? readSetting(stage, "max_length") ?? 0;
+  if (stage.dataset.trainer !== "grpo") {
+    const sampled = form.elements.dataset?.value ? 0 : (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
+    return { rollouts: sampled + heldout, longest };
+  }
+  const batch = readSetting(stage, "per_device_train_batch_size") ?? 0;
+  const accumulation = readSetting(stage, "gradient_accumulation_steps") ?? 1;
+  const generation = batch * (readSetting(stage, "steps_per_generation") ?? accumulation);
+  const iterations = readSetting(stage, "num_iterations") ?? 1;
+  return { rollouts: generation ? Math.ceil((steps * accumulation * batch) / (generation * iterations)) * generation + heldout : heldout, longest };
+}
+
+/* What alternatives take in the database: at each token 8 bytes an alternative and 2 for the rank. */
+function showAlternatives() {
+  const line = form.querySelector("[data-alternatives]");
+  const share = Number(form.elements["telemetry.alternatives_share"]?.value);
+  const k = Number(form.elements["telemetry.alternatives"]?.value);
+  if (!line) return;
+  if (!(share > 0 && share <= 1 && k >= 1)) { line.textContent = share === 0 ? "No alternatives are stored." : ""; return; }
+  const stages = [...form.querySelectorAll("[data-stage]")].map(countStoredRollouts);
+  const each = Math.max(...stages.map(({ longest }) => longest)) * (8 * k + 2);
+  const rollouts = stages.reduce((sum, stage) => sum + Math.round(share * stage.rollouts), 0);
+  const all = stages.reduce((sum, stage) => sum + Math.round(share * stage.rollouts) * stage.longest * (8 * k + 2), 0);
+  line.textContent = `About ${formatCount(rollouts)} rollouts with alternatives: up to ${formatBytes(each)} per rollout, ${formatBytes(all)} for this ${stages.length > 1 ? "chain" : "run"}.`;
+}
+
 function showArithmetic() {
+  showAlternatives();
   for (const stage of form.querySelectorAll("[data-stage]")) {
     const line = stage.querySelector("[data-arithmetic]");
     line.replaceChildren(...describeBatches(stage).map((part) => {

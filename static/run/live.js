@@ -1,5 +1,6 @@
 /* The socket of a run page: one a page, reconnected for as long as the page is open. Pages listen with liveRun.on(type, handler):
-   "delta" (points and counts that continue the cursor), "state", "reset" (what the page shows is no longer a prefix of the truth). */
+   "delta" (points and counts that continue the cursor), "state", "reset" (what the page shows is no longer a prefix of the truth),
+   "edits" (somebody asked for an edit of the run, or took one back). */
 import { formatCompact, formatDuration, formatNumber } from "../base/numbers.js";
 import { announce, showToast } from "../base/page.js";
 import { showPart } from "../base/parts.js";
@@ -11,7 +12,7 @@ const STALE_SECONDS = 12;
 const ACTIVE = ["starting", "running", "stopping"];
 const OPEN = ["queued", "lost", ...ACTIVE];
 const badge = document.getElementById("live-badge");
-const handlers = { delta: [], state: [], reset: [] };
+const handlers = { delta: [], state: [], reset: [], edits: [] };
 
 const socket = new LabSocket(`/ws/runs/${root.dataset.run}/`, {
   onOpen: sayHello,
@@ -40,6 +41,7 @@ function sayHello() {
 function receive(message) {
   if (message.type === "state") applyState(message.run);
   else if (message.type === "labels") refreshLabels();
+  else if (message.type === "edits") callHandlers("edits", message);
   else if (message.type === "reset") onReset(message);
   else if (message.type === "delta") onDelta(message);
   showBadge();

@@ -22,7 +22,7 @@ const charts = new Map(); // panel id → Chart
 const dirty = new Set();
 const settings = readSettings();
 const pinned = { wanted: "", x: null };
-const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, zoomChart, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
+const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, report: root.dataset.report, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, zoomChart, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
   /* x of the pinned step; null without a pin. */
   get pinX() {
     const wanted = `${page.pinned} ${store.axes.size} ${settings.x}`;
@@ -41,19 +41,20 @@ function keepSettings() {
 function showReset() { document.getElementById("reset-zoom").hidden = !settings.zoom && !Object.keys(settings.ranges).length; }
 
 function showMarksKey() {
-  const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved", alert: "alert" };
+  const words = { checkpoint: "checkpoint", resume: "resumed", saved: "policy saved", alert: "alert", edit: "edit" };
   const entries = Object.keys(words).flatMap((kind) => {
     const marks = store.marks.filter((mark) => mark.kind === kind);
     if (!marks.length) return [];
-    const entry = makeElement("span", kind, kind === "alert" ? describeAlerts(marks) : words[kind]);
-    if (kind === "alert") entry.title = marks.map((mark) => mark.label).join("\n");
+    const entry = makeElement("span", kind, kind in NAMED ? describeMarks(kind, marks) : words[kind]);
+    if (kind in NAMED) entry.title = marks.map((mark) => mark.label).join("\n");
     return [entry];
   });
   document.getElementById("marks-key").replaceChildren(...entries);
   if (store.thinned) document.getElementById("marks-key").append(makeElement("small", "", "long run: lines show the extremes of each stretch, the CSV has every point"));
 }
 
-function describeAlerts(marks) { return marks.length === 1 ? `alert: ${marks[0].label}` : `${marks.length} alerts`; }
+const NAMED = { alert: "alert: ", edit: "" }; // kinds whose marks say each what they are
+function describeMarks(kind, marks) { return marks.length === 1 ? `${NAMED[kind]}${marks[0].label}` : `${marks.length} ${kind}s`; }
 
 let wide = null;
 /* All charts share one x range, so that the same step lies at the same place everywhere. */
@@ -289,10 +290,12 @@ liveRun.on("delta", (delta) => {
   if (Date.now() - marksAt > MARKS_MS) refreshMarks();
 });
 liveRun.on("reset", () => reloadSoon());
-let status = "";
+let [status, edits] = ["", null];
 liveRun.on("state", (state) => {
-  if (status && status !== state.status) refreshMarks();
-  status = state.status;
+  const edited = edits !== null && edits !== state.edits;
+  if ((status && status !== state.status) || edited) refreshMarks();
+  if (edited) reloadSoon(); // the weights in the legends may be others
+  [status, edits] = [state.status, state.edits];
 });
 
 listenToSmoothing(settings, () => { keepSettings(); redrawAll(); });

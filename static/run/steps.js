@@ -6,7 +6,7 @@ const root = document.getElementById("run");
 
 const REFRESH_MS = 2000; // between two looks at where the rollouts of a training run lie
 const MOST_TICKS = 150;
-const KINDS = { measured: "held-out", checkpoint: "checkpoint", resume: "resumed", saved: "policy saved", alert: "alert" };
+const KINDS = { measured: "held-out", checkpoint: "checkpoint", resume: "resumed", saved: "policy saved", alert: "alert", edit: "edit" };
 const bar = document.getElementById("step-bar");
 const findPart = (name) => document.getElementById(name);
 const asked = new URLSearchParams(location.search);

@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from lab.lib.npm_packages import packages_folder
 from lab.models.bin import verbs
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run, Status
-from tests.browser.test_every_page import AXE, find_cuts, find_violations
+from tests.browser.page_checks import AXE_SCRIPT, find_cuts, find_violations
 
 
 def test_marked_runs_go_to_the_bin_and_come_back(page: Page, sign_in: Callable[[User], None], team: Team, owner: User) -> None:
-    page.add_init_script(path=packages_folder() / AXE.served_name)
+    page.add_init_script(path=AXE_SCRIPT)
     given = {"spec": {}, "recipe": "r", "trainer": "sft", "task": "t", "policy": "p"}
     for number, status in ((1, Status.FINISHED), (2, Status.FAILED), (3, Status.QUEUED)):
         Run.objects.create(team=team, number=number, name=f"{'long ' * 18}{number}", status=status, **given)

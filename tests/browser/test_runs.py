@@ -8,14 +8,13 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
-from lab.lib.npm_packages import packages_folder
 from lab.teams.accounts.models import Team, User
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.verbs import archive_runs
 from tests.browser.conftest import until, wait_with_keys_for_load
-from tests.browser.test_every_page import AXE, find_cuts, find_violations
+from tests.browser.page_checks import AXE_SCRIPT, find_cuts, find_violations
 
 # How far the page and the table are wider than their room, and the words of cells that lie beside it.
 BESIDE = """() => {
@@ -348,7 +347,7 @@ def test_the_queue_is_put_in_order_by_keyboard_and_by_dragging_and_fits(
 ) -> None:
     first, second, third = runs
     sign_in(owner)
-    page.add_init_script(path=packages_folder() / AXE.served_name)
+    page.add_init_script(path=AXE_SCRIPT)
     page.goto("/queue/")
     links = page.locator("tr[data-run] .q-name > a")
     expect(links).to_have_text(["#1 one", "#2 two", "#3 three"])

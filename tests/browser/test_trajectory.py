@@ -1,5 +1,6 @@
 """One rollout in a browser: overlays, the hover card, the chart, finding, 200,000 tokens, and hostile text."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from lab.training.runs.models import Run, Status
 from tests.browser.conftest import of_module
 from tests.browser.training import add
 from tests.hostile import MARK, PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started
+from tests.lab.supervisor.spools import alternatives, make_run, rollout, started
 from trainers.contract.arrays import pack_array, pack_ids
 from trainers.contract.events import Message, Turn
 
@@ -197,6 +198,38 @@ def test_the_card_tells_everything_by_pointer_and_by_arrow_keys(page: Page, run:
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
     assert parameters(page) == {}
+
+
+@pytest.mark.feature(41)
+@pytest.mark.feature(42)
+def test_the_card_lists_alternatives_and_the_sampler_overlay_is_signed(page: Page, run: Run) -> None:
+    """Among the two likeliest, below them with its rank, and in a rollout that keeps none; what a model names a token is text."""
+    Run.across_teams.filter(pk=run.pk).update(spec=run.spec | {"telemetry": {"alternatives_share": 0.5}})
+    count = len(WORDS)
+    kept = alternatives(count, ("<img src=x>\u202e", "\n", "a"))
+    kept["alternative_ids"] = pack_ids([1, 16] * (count - 1) + [1, 2])
+    add(run, [started(), annotated(**kept), annotated(sample=1)])
+    visit(page, "?tokens=sampler", sample=0)
+    expect(page.locator("#token-legend")).to_contain_text("Sampler mismatch")
+    expect(unit(page, 6)).to_have_class(re.compile(r"\bnegative\b"))
+    card = show_card(page, 6)
+    rows = card.locator(".alternatives tr")
+    assert [" ".join(row.split()) for row in rows.all_inner_texts()] == [
+        "#1 <img·src=x>⟨U+202E⟩ 50.0 %",
+        "#2 a sampled 25.0 %",
+        "all other tokens 25.0 %",
+    ]
+    expect(rows.nth(1)).to_have_class("sampled")
+    expect(card).to_contain_text("trainer / sampler")
+    assert card.locator("img").count() == 0
+    page.mouse.move(5, 5)
+    page.locator("#text").focus()
+    page.keyboard.press("End")
+    expect(rows.nth(2)).to_have_text(re.compile(r"^#5.*sampled"))
+    visit(page, sample=1)
+    card = show_card(page, 6)
+    expect(card).to_contain_text("not recorded for this rollout")
+    assert card.locator("table").count() == 0
 
 
 @pytest.mark.feature(43)

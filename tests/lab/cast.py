@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
@@ -16,6 +17,8 @@ from lab.data.datasets.models import Dataset, Recall, RecallKind, Row, Version, 
 from lab.data.loop.models import Feed
 from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.models.branches.models import Branch, Continuation, TokenAlternatives
+from lab.models.embeddings.models import ClusterMember, Embedder, Embedding, EmbeddingJob, JobKind, JobStatus, Source
 from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
 from lab.models.policies.models import Alias, Proposal, Push
 from lab.rollouts.annotations import verbs
@@ -30,28 +33,31 @@ from lab.teams.accounts.permissions import BEARER, find_route_access
 from lab.teams.audit.models import Entry
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.catalog.models import SavedRecipe
+from lab.training.edits.models import RunEdit
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import TAG_LENGTH, Checkpoint, Run, Status
 from lab.training.runs.placement import Place
 from lab.training.sweeps.models import Sweep, Trial
 from lab.watching.alerts.models import Delivery, Notice, Rule, Webhook
+from lab.watching.reports.models import Report
+from lab.watching.reports.verbs import create_report
 from tests.lab.alerts.making import make_alerts
 from tests.lab.policies.making import make_policies
 from tests.lab.supervisor.spools import finished, measured, rollout, started, write
-from trainers.contract.events import AnyEvent, Message
+from trainers.contract.events import AnyEvent, Environment, Message, Package
 
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
-PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
-PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso"}  # of accounts
+PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "attempt": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
+PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso", "organization_slug": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id", "sweep_id")
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
-OBJECTS += ("sampling_id",)
+OBJECTS += ("sampling_id", "edit_id", "branch_id", "alternatives_id", "report_id", "clustering_id", "embedder_id")
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <id:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "csp-report", "invited", "account_")  # beginnings of names that need no login
-PUBLIC += ("socialaccount_", "openid_connect_", "mfa_authenticate", "mfa_login")
+PUBLIC += ("socialaccount_", "openid_connect_", "saml_", "mfa_authenticate", "mfa_login")
 
 
 @dataclass
@@ -101,6 +107,10 @@ class Cast:
         return Sweep.objects.get(team=self.team)
 
     @property
+    def edit(self) -> RunEdit:
+        return RunEdit.objects.get(run=self.run)
+
+    @property
     def project(self) -> Project:
         return Project.objects.get(team=self.team)
 
@@ -123,6 +133,26 @@ class Cast:
     @property
     def sampling(self) -> Sampling:
         return Sampling.objects.get(team=self.team)
+
+    @property
+    def branch(self) -> Branch:
+        return Branch.objects.get(team=self.team)
+
+    @property
+    def alternatives(self) -> TokenAlternatives:
+        return TokenAlternatives.objects.get(team=self.team)
+
+    @property
+    def report(self) -> Report:
+        return Report.objects.get(team=self.team)
+
+    @property
+    def clustering(self) -> EmbeddingJob:
+        return EmbeddingJob.objects.get(team=self.team)
+
+    @property
+    def embedder(self) -> Embedder:
+        return Embedder.objects.get(team=self.team)
 
     @property
     def notice(self) -> Notice:
@@ -169,9 +199,16 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     words = {"prompt": [Message("user", f"prompt {mark}")], "reference": f"answer {mark}", "rewards": {f"reward {mark}": 1.0}}
     texts = {"completion": f"completion {mark}", "filtered": f"reason {mark}"}
     answers = [rollout(1, 0, sample, **words, **texts, reward=float(sample)) for sample in range(2)]
+    environment = Environment(packages=[Package(f"package {mark}", "1")])
     write(
         run.folder,
-        [started(special_tokens={4: f"<{mark}>"}), *answers, measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}), *events, finished()],
+        [
+            started(special_tokens={4: f"<{mark}>"}, environment=environment),
+            *answers,
+            measured(1, values={f"metric {mark}": 1.0, "reward": 0.5}),
+            *events,
+            finished(),
+        ],
     )
     run.refresh_from_db()
     while ingest_spool(run):
@@ -179,6 +216,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     first, second = Rollout.objects.filter(run=run, step=1).order_by("sample")
     tag = Tag.across_teams.get(pk=verbs.tag_rollout(team, user, first, f"tag {mark}"[: verbs.TAG_LENGTH]).made)
     comment = Comment.across_teams.get(pk=verbs.start_comment_thread(team, user, first, f"comment {mark}", "0", "4").made)
+    RunEdit.objects.create(run=run, key=f"edit-{mark}", author=user, reason=f"edited {mark}", changes={"training.learning_rate": 1e-4})
     stages = [{"title": "GRPO", "spec": {key: value for key, value in run.spec.items() if key != "output"}}]
     version, _ = SavedRecipe.objects.save_version(team, user, f"recipe {mark}", f"note {mark}", "grpo", stages)
     view = SavedView.objects.create(team=team, owner=user, name=f"view {mark}", query=f"q={mark}", shared=True)
@@ -196,9 +234,19 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     make_alerts(team, user, mark)
     make_policies(team, user, mark, run)
     make_sampling(team, user, mark, run)
+    make_branches(team, user, mark, first)
+    create_report(team, user, f"report {mark}", write_report_text(mark, run, first), project)
+    make_clustering(team, user, mark, [first, second])
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
+
+
+def write_report_text(mark: str, run: Run, rollout: Rollout) -> str:
+    """One of each block."""
+    blocks = {"chart": f"runs: {run.number}\nmetric: reward", "table": f"runs: {run.number}", "runs": "search: run", "rollout": f"{rollout.pk}"}
+    blocks["group"] = f"run: {run.number}\nstep: {rollout.step}\ngroup: {rollout.group}"
+    return f"# text {mark}\n\n" + "\n\n".join(f"```{kind}\n{settings}\n```" for kind, settings in blocks.items())
 
 
 def make_sampling(team: Team, user: User, mark: str, run: Run) -> None:
@@ -206,6 +254,37 @@ def make_sampling(team: Team, user: User, mark: str, run: Run) -> None:
     sampling = Sampling.objects.create(team=team, user=user, prompt=asked, status=SamplingStatus.FINISHED, error=f"error {mark}")
     side = Side.objects.create(sampling=sampling, place=0, checkpoint=Checkpoint.objects.get(run=run), label=f"side {mark}")
     Sample.objects.create(side=side, number=0, text=f"sample {mark}")
+
+
+def make_branches(team: Team, user: User, mark: str, rollout: Rollout) -> None:
+    about = {
+        "team": team,
+        "user": user,
+        "rollout": rollout,
+        "checkpoint": Checkpoint.objects.get(run=rollout.run),
+        "place": 0,
+        "label": f"label {mark}",
+    }
+    token = {"id": 1, "text": f"token {mark}", "logprob": -1.0, "end": False}
+    result = {"entropy": 1.0, "own": {**token, "rank": 1}, "tokens": [token]}
+    TokenAlternatives.objects.create(**about, status=SamplingStatus.FINISHED, result=result, error=f"error {mark}")
+    texts = {"chosen_text": f"chosen {mark}", "sampled_text": f"sampled {mark}", "note": f"note {mark}", "error": f"error {mark}"}
+    branch = Branch.objects.create(**about, **texts, status=SamplingStatus.FINISHED, choice="token", chosen=1)
+    Continuation.objects.create(branch=branch, number=0, text=f"continuation {mark}", rewards={f"reward {mark}": 1.0}, reward=1.0)
+
+
+def make_clustering(team: Team, user: User, mark: str, rollouts: list[Rollout]) -> None:
+    """Two rollouts with a vector each, in one cluster."""
+    embedder = Embedder.objects.create(team=team, kind=Source.ENCODER, name=f"encoder {mark}", key=mark, folder=f"folder {mark}", dimension=2)
+    words = [[{"word": f"word {mark}", "share": 1.0, "rest": 0.0, "z": 4.0}]]
+    about = {"name": f"clusters {mark}", "query": f"q={mark}", "error": f"error {mark}", "most": 10, "sampled": 2, "selected": 2, "done": 2}
+    result = {"format": 1, "silhouettes": [], "words": words, "explained": [1.0, 0.0]}
+    job = EmbeddingJob.objects.create(
+        team=team, user=user, kind=JobKind.CLUSTERS, embedder=embedder, status=JobStatus.FINISHED, result=result, **about
+    )
+    for place, one in enumerate(rollouts):
+        Embedding.objects.create(rollout=one, embedder=embedder, vector=np.array([1, place], dtype="<f2").tobytes())
+        ClusterMember.objects.create(job=job, rollout=one, cluster=1, distance=0.5, x=float(place), y=0.0)
 
 
 def make_token(team: Team, user: User, mark: str) -> ApiToken:

@@ -15,8 +15,11 @@ from lab.labelling.labels.models import Item, ItemState
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.accounts.permissions import ROUTES
 from lab.teams.audit.models import Entry
+from lab.training.ablations.models import AblationRun
 from lab.training.catalog.models import SavedRecipe
+from lab.training.edits.models import EditState, RunEdit
 from lab.training.runs.models import Run, Status
+from lab.training.sweeps.models import Trial
 from lab.training.workers.models import Worker
 from tests.conftest import make_member
 from tests.lab.cast import Address, Cast, addresses, make_cast
@@ -78,6 +81,17 @@ def settled(client: Client, cast: Cast) -> Any:
     return post("label-adjudicate", {"act": "undo"})(client, cast)
 
 
+def trains_alone(cast: Cast) -> None:
+    """A run that may be edited: it trains, and nothing compares it with others."""
+    Trial.across_teams.filter(run=cast.run).update(run=None)
+    AblationRun.across_teams.filter(run=cast.run).delete()
+    run_is(Status.RUNNING)(cast)
+
+
+def edited(cast: Cast) -> None:
+    RunEdit.across_teams.filter(run=cast.run).update(state=EditState.APPLIED, steps={"training.learning_rate": 1})
+
+
 def gone_recipe(cast: Cast) -> None:
     SavedRecipe.across_teams.get(pk=cast.recipe.pk).delete_softly()
 
@@ -88,6 +102,9 @@ def imported(client: Client, cast: Cast) -> Any:
     return client.post("/datasets/import/", {"upload": there["Location"].split("upload=")[1], "act": "make", "name": "Rows", "test_share": "0"})
 
 
+EDIT = {"training.learning_rate": "1e-5", "training.temperature": "1", "reason": "too fast", "token": "t"}
+EDIT |= {"task.rewards.correct": "1"} | {f"task.rewards.{name}": "0" for name in ("format", "brevity", "working")}
+EDIT |= {"task.mix.easy": "1", "task.mix.medium": "0", "task.mix.hard": "0"}
 DECISION = {"answer": {"choice": "1"}, "order": [0, 1], "comment": ""}
 FEED = {"queue": "new", "name": "Live", "kind": "pair", "strategy": "random", "overlap": "1", "share": "20", "most": "200", "token": "t"}
 DONE: dict[str, tuple[Drive, dict[str, int]]] = {
@@ -104,6 +121,9 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "bin-put": (post("bin-put", spare_run), {"run.bin": 1}),
     "bin-restore": (post("bin-restore", binned_run), {"run.restore": 1}),
     "bin-delete": (post("bin-delete", binned_run), {"run.purge": 1}),
+    "run-edit": (post("run-edit", EDIT, trains_alone), {"run.edit": 1}),
+    "edit-withdraw": (post("edit-withdraw"), {"run.edit.withdraw": 1}),
+    "edit-fork": (post("edit-fork", before=edited), {"run.launch": 1, "run.fork": 1}),
     "runs-act": (post("runs-act", lambda cast: {"act": "tag", "tag": "a", "run": [cast.run.number]}), {"run.tag": 1}),
     "run-queue-change": (
         post("run-queue-change", lambda cast: {"act": "priority", "priority": "1", "run": cast.run.number}, run_is(Status.QUEUED)),
@@ -133,6 +153,9 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "recall-undo": (post("recall-undo"), {"label.restore": 1}),
     "run-feeds": (post("run-feeds", FEED, run_is(Status.RUNNING)), {"feed.start": 1, "queue.create": 1}),
     "feed-stop": (post("feed-stop"), {"feed.stop": 1}),
+    "clusters": (post("clusters", {"most": "100", "seed": "0"}), {"clustering.create": 1}),
+    "clustering-delete": (post("clustering-delete"), {"clustering.delete": 1}),
+    "embedder-delete": (post("embedder-delete"), {"embeddings.delete": 1}),
 }
 ELSEWHERE = {
     "recipe-save",
@@ -144,6 +167,7 @@ ELSEWHERE = {
     "recall-rebuild",
     "run-match",
     "sampling-label",
+    "branch-queue",
 }  # recorded by the same verbs; their forms are long
 SILENT = {
     *(
@@ -159,8 +183,9 @@ SILENT = {
     *("view-save", "view-restore", "view-update", "view-rename", "view-delete", "what-if", "replay-again", "version-retry"),
     *("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-mine"),  # judgements are kept
     *("queue-review-accept", "judgement-review", "label-keys"),
+    *("similar", "embedding-stop", "embedding-again"),  # only compute something, or stop that
 }
-ROOMS = ("runs.launch", "workers.", "runs.replay", "rollouts.", "views.", "label.", "datasets.")  # the other rooms test their own
+ROOMS = ("runs.launch", "runs.edit", "workers.", "runs.replay", "rollouts.", "views.", "label.", "datasets.")  # the other rooms test their own
 
 
 @pytest.fixture

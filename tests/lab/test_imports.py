@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each wing imports only what stands before it, and so does each room of a wing.
 WINGS = {
     "teams": ("accounts", "audit", "people"),
-    "training": ("catalog", "workers", "runs", "ablations", "sweeps"),
+    "training": ("catalog", "workers", "runs", "ablations", "sweeps", "edits"),
     "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor"),
     "labelling": ("labels", "quality"),
     "data": ("datasets", "loop", "projects"),
-    "watching": ("usage", "queue", "alerts"),
+    "watching": ("usage", "queue", "alerts", "reports"),
     "supervision": ("supervisor", "outside"),
-    "models": ("policies", "playground", "bin"),
+    "models": ("policies", "playground", "branches", "embeddings", "bin"),
     "edges": ("operations", "api"),
 }
 ROOMS = [(wing, room) for wing, rooms in WINGS.items() for room in rooms]

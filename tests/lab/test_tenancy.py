@@ -13,7 +13,7 @@ from tests.lab.cast import Address, Cast, addresses, make_cast
 from tests.lab.query_names import choose_queries, record_names
 
 THEIRS, OURS = "xqsecretq", "zkminez"
-ALLAUTH = ("account_", "socialaccount_", "openid_connect_", "mfa_")
+ALLAUTH = ("account_", "socialaccount_", "openid_connect_", "saml_", "mfa_")
 ALL = [address for address in addresses() if not address.public]
 
 

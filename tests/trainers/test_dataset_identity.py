@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import re
 
 import pytest
 
-from tests.trainers.conftest import make_spec
+from tests.trainers.conftest import events_in, make_spec
 from trainers.attempt import train
+from trainers.attempt.code_version import find_code_version
 from trainers.checks.preflight import run_preflight_checks
+from trainers.contract.events import AttemptStarted, Inputs
 from trainers.data import identity
 
 
@@ -36,6 +39,7 @@ def of_file(folder, path, sha256, trainer="dpo"):
     return make_spec(folder, trainer, training__max_steps=2, dataset={"path": str(path), "sha256": sha256})
 
 
+@pytest.mark.feature(82)
 @pytest.mark.training
 def test_the_run_folder_says_which_rows_were_trained_on(tmp_path):
     path, rows = tmp_path / "train.jsonl", rows_of()
@@ -43,6 +47,13 @@ def test_the_run_folder_says_which_rows_were_trained_on(tmp_path):
     assert train.run_training(of_file(tmp_path / "run", path, digest), tmp_path / "run") == train.FINISHED
     told = json.loads((tmp_path / "run" / identity.FILE).read_bytes())
     assert told == {"path": str(path), "sha256": digest, "rows": len(rows), "digests": [canonical(row) for row in rows]}
+    [start, known] = [event for event in events_in(tmp_path / "run") if isinstance(event, AttemptStarted | Inputs)]
+    lines = "".join(f"{row}\n" for row in told["digests"])
+    assert (known.source, known.rows, known.sha256) == ("dataset", len(rows), hashlib.sha256(lines.encode()).hexdigest())
+    assert re.fullmatch("[0-9a-f]{64}", known.weights)
+    assert start.environment.code == find_code_version()
+    assert {package.name: package.version for package in start.environment.packages}["trl"] == start.versions["trl"]
+    assert start.environment.hardware.system
 
 
 def test_a_changed_file_is_refused_before_anything_loads(tmp_path, capfd):

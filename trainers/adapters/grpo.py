@@ -8,7 +8,8 @@ entropies`` (the loss's forward pass: token weights and log ratios are worked ou
 ``_compute_loss`` (loss terms; the policy-gradient term vanishes with the advantages where a method brings its own).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,15 +19,19 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
+from trainers.adapters.alternatives import AlternativesRecorder
 from trainers.adapters.arguments import build_common_arguments
+from trainers.adapters.edited_sampling import PromptMix, change_temperature, find_fused_heads
 from trainers.adapters.micro_batch import MicroBatch
 from trainers.adapters.passes import Passes, Slice, copy_planes_to_host, first_planes, last_planes
 from trainers.adapters.resumable import Resumable
 from trainers.adapters.rollouts import GenerationBatch, build_events
+from trainers.adapters.sampler import SamplerGap, hear_sampler
 from trainers.adapters.scoring import Scoring
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
+from trainers.contract.edits import TEMPERATURE, pick_reward_weights
 from trainers.contract.hyperparameters import GRPO
 from trainers.contract.spec import HUMAN
 from trainers.judges import rewards
@@ -72,7 +77,11 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         )
         self.attach(attempt, heldout, between, stack)
         self.scoring = Scoring(self, stack)
+        self.fused_heads = find_fused_heads(self)
+        self.mix = PromptMix(self)
         self.passes = Passes(self.write)
+        self.alternatives = AlternativesRecorder(attempt.spec.telemetry, attempt.spec.seed)
+        self.gap = SamplerGap()
         wanted = attempt.spec.human
         self.people = People(wanted, attempt.folder, attempt.reporter, attempt.stop, attempt.spec.seed) if wanted else None
 
@@ -116,12 +125,25 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
     def roll_out(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
         """TRL's rollout function: several turns, or a method's way of generating; the world's tokens masked out of the loss."""
         self.episodes = self.scoring.roll_out(self.rows)
+        told = self.hears_sampler and not self.stack.fills("rollout")  # a method may put together what it did not sample
         return {
             "prompt_ids": [episode.prompt_ids for episode in self.episodes],
             "completion_ids": [episode.ids for episode in self.episodes],
-            "logprobs": None,
+            "logprobs": [episode.sampled_logprobs for episode in self.episodes] if told else None,
             "env_mask": [episode.mask for episode in self.episodes],
         }
+
+    @property
+    def hears_sampler(self) -> bool:
+        return bool(self.attempt.spec.telemetry.sampler_logprobs)
+
+    def _generate_single_turn(self, prompt_ids: Any, *args: Any, **rest: Any) -> Any:
+        """Completion ids and, from vLLM or where they are to be stored, the sampler's log-probabilities of them."""
+        if self.use_vllm or not self.hears_sampler:
+            return super()._generate_single_turn(prompt_ids, *args, **rest)
+        with hear_sampler(self.accelerator.unwrap_model(self.model_wrapped), self.temperature) as heard:
+            ids, _ = super()._generate_single_turn(prompt_ids, *args, **rest)
+        return ids, [row[: len(own)] for row, own in zip(heard[0].tolist(), ids, strict=True)]
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]) -> Tensor:
         scores: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (B, F)
@@ -134,7 +156,10 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.rows = self.scoring.choose(inputs)  # TRL's rollout function is given the prompts only
-        output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
+        groups = [self.first_group + row // self.num_generations for row in range(len(inputs))]
+        self.alternatives.begin(self.scoring.step, groups, self.scores_what_it_sampled)
+        with self.reference_kept():
+            output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
         assert self.batch is not None
         self.batch.episodes = self.episodes
         self.batch.first_group = self.first_group
@@ -144,15 +169,44 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         output[ROW] = torch.arange(len(inputs))  # (B,)
         return output
 
+    @contextmanager
+    def reference_kept(self) -> Iterator[None]:
+        """TRL leaves the reference's log-probabilities out while beta is 0, and an edit may raise it before the batch is used up."""
+        beta = self.beta
+        self.beta = beta or self.args.beta
+        try:
+            yield
+        finally:
+            self.beta = beta
+
+    def change_settings(self, changes: Mapping[str, float]) -> None:
+        super().change_settings(changes)
+        if TEMPERATURE in changes:
+            change_temperature(self, changes[TEMPERATURE])
+        self.mix.change(changes)
+        if weights := pick_reward_weights(changes):
+            self.weights = self.attempt.weights = {**self.weights, **weights}
+            self.reward_weights = torch.tensor(list(self.weights.values()), dtype=torch.float32)
+
+    @property
+    def scores_what_it_sampled(self) -> bool:
+        """Whether TRL computes the log-probabilities of a batch right after sampling it: ``_generate_and_score_completions`` decides so."""
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        return bool(self.args.gradient_accumulation_steps % self.generate_every != 0 or corrected)
+
     def _get_per_token_logps_and_entropies(self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **rest: Any) -> Any:
+        asked = (model, input_ids, attention_mask, logits_to_keep)
         if self.micro is None or not rest.get("compute_entropy"):  # only the loss asks for entropies
-            return super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **rest)
+            with self.alternatives.after_sampling(input_ids, attention_mask, logits_to_keep, rest.get("batch_size")):
+                return super()._get_per_token_logps_and_entropies(*asked, **rest)
         logits = None
         if "logits" in self.stack.needs:
-            logprobs, entropies, logits = self.with_logits(model, input_ids, attention_mask, logits_to_keep)
+            logprobs, entropies, logits = self.with_logits(*asked)
             aux_loss = None
+            self.alternatives.read_logits(self.micro.rows, logits, input_ids, attention_mask, logits_to_keep)
         else:
-            logprobs, entropies, aux_loss = super()._get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, **rest)
+            with self.alternatives.in_loss(self.micro.rows, input_ids, attention_mask, logits_to_keep):
+                logprobs, entropies, aux_loss = super()._get_per_token_logps_and_entropies(*asked, **rest)
         self.statistics = (logprobs.detach(), entropies.detach())  # (B, T) each
         return self.micro.after_forward(logprobs, entropies, logits), entropies, aux_loss
 
@@ -186,7 +240,10 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         arrays = copy_planes_to_host(planes)
         if first_pass:
             step = self.state.global_step + 1  # the update they lead to
+            self.batch.alternatives = self.alternatives.found
             scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in micro.rows.tolist()]
+            own = self._metrics["train"] if not (self.use_vllm and self.vllm_importance_sampling_correction) else None  # TRL says it itself
+            self.gap.add(arrays, own, place == self.args.steps_per_generation - 1)
             self.passes.first(place, Slice(scored, arrays, self.attempt.reporter.stamp()))
         if last_pass:
             self.passes.last(place, arrays)

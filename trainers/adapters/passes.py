@@ -56,6 +56,8 @@ def first_planes(micro: "MicroBatch", logprobs: Tensor, entropies: Tensor) -> di
         planes["weights"] = micro.weights
     if (reference := micro.inputs.get("ref_per_token_logps")) is not None:
         planes["reference_logprobs"] = reference
+    if (sampler := micro.inputs.get("sampling_per_token_logps")) is not None:
+        planes["sampler_logprobs"] = sampler.masked_fill(micro.inputs["completion_mask"] == 0, float("nan"))
     return planes
 
 

@@ -3,17 +3,21 @@
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import PeftModel
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
+from trainers.attempt.edits import Edits
 from trainers.attempt.evaluate import HeldOut
+from trainers.contract.edits import BETA, LEARNING_RATE
 from trainers.contract.events import Checkpoint
 from trainers.methods.stack import Stack
 from trainers.policies.loading import compute_folder_size, load_model
@@ -23,6 +27,7 @@ COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
 METHODS = "methods.pt"  # what the methods remember; tensors and plain values
 REFERENCE = "reference"  # the reference policy, where a method moves it
 PARTIAL = ".partial-"
+TRAINING = "training."  # of settings that are hyperparameters
 
 
 class Resumable(Trainer):  # type: ignore[misc]
@@ -33,6 +38,7 @@ class Resumable(Trainer):  # type: ignore[misc]
     between: BetweenSteps
 
     stack: Stack
+    edits: Edits | None = None
 
     def attach(self, attempt: Attempt, heldout: HeldOut | None, between: BetweenSteps, stack: Stack) -> None:
         self.attempt, self.heldout, self.between, self.stack = attempt, heldout, between, stack
@@ -45,6 +51,15 @@ class Resumable(Trainer):  # type: ignore[misc]
     def at_boundary(self) -> bool:
         """Whether a checkpoint now would hold all there is to go on from."""
         return True
+
+    def change_settings(self, changes: Mapping[str, float]) -> None:
+        """Trains on with other values of settings that edits may name (``trainers.contract.edits``)."""
+        hyperparameters = {name.removeprefix(TRAINING): value for name, value in changes.items() if name.startswith(TRAINING)}
+        self.attempt.training = self.attempt.training.model_copy(update=hyperparameters)
+        if LEARNING_RATE in changes:
+            change_learning_rate(self.lr_scheduler, changes[LEARNING_RATE])
+        if BETA in changes:
+            self.beta = changes[BETA]
 
     def counters(self) -> dict[str, int]:
         return {"tokens": self._total_train_tokens}
@@ -112,6 +127,14 @@ class Resumable(Trainer):  # type: ignore[misc]
         """The policy as it was saved, without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state.global_step = step_of(checkpoint)
+
+
+def change_learning_rate(scheduler: LambdaLR, peak: float) -> None:
+    """Scales the whole schedule: the warm-up and the decay go on where they are, towards and from the new peak. Its state is in the checkpoints."""
+    scheduler.base_lrs = [peak] * len(scheduler.base_lrs)
+    for group, factor in zip(scheduler.optimizer.param_groups, scheduler.lr_lambdas, strict=True):
+        group["initial_lr"], group["lr"] = peak, peak * factor(scheduler.last_epoch)
+    scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]  # what is reported as the step's learning rate
 
 
 def step_of(checkpoint: Path) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainers.attempt.alternatives import Alternatives
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
 from trainers.contract import arrays
 from trainers.contract.events import AnyEvent, Message
@@ -41,6 +42,7 @@ class GenerationBatch:
         self.shaped: dict[str, list[float]] = {}  # method -> (B,) reward after it
         self.episodes: Sequence[Completion] | None = None  # of a task with several turns, or of a rollout method
         self.masks_cut_off = False  # whether cut-off completions are left out of the loss
+        self.alternatives: dict[int, Alternatives] = {}  # row -> the likeliest tokens at each of its positions, of the rows that keep them
         self.filtered: Sequence[str] = ()  # (B,) why a method leaves a completion out of the loss; () = none does
 
     def scored(self, row: int, step: int, group_size: int, weights: dict[str, float], ends: Sequence[int]) -> Scored:
@@ -66,6 +68,7 @@ class GenerationBatch:
             shaped={name: values[row] for name, values in self.shaped.items()},
             token_advantages=b"" if self.token_advantages is None else arrays.pack_array(self.token_advantages[row][: len(self.ids[row])], "e"),
             filtered=self.left_out(row, score, ended, episode),
+            alternatives=self.alternatives.get(row),
         )
 
     def left_out(self, row: int, score: dict[str, float | None], ended: bool, episode: Completion | None) -> str:
@@ -92,6 +95,8 @@ def build_events(scored: Sequence[Scored], statistics: Mapping[str, Array], piec
 
 def pack_statistic(name: str, values: Array) -> bytes:
     """(T,) as the event carries it; nothing where all ratios are 1 or nothing was clipped."""
+    if name == "sampler_logprobs":
+        return arrays.pack_array(values, "f")
     if name == "ratios":  # their distance from 1 is often below what float16 can tell
         return b"" if (values == 1.0).all() else arrays.pack_array(values, "f")
     if name == "clipped":

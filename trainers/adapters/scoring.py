@@ -40,6 +40,7 @@ class Scoring:
         """The rows to sample: prompts drawn by the curriculum, and rewritten for every member of a group."""
         rows = [dict(row) for row in inputs]
         group = self.trainer.num_generations
+        self.trainer.mix.draw(rows, group, self.step)
         self.draw(rows, group)
         for method in self.stack.filling("prompts"):
             for start in range(0, len(rows), group):

@@ -32,6 +32,8 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.trainer.attempt.reporter.phase("training", state.global_step, state.max_steps)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
+        if self.trainer.edits is not None:
+            self.trainer.edits.begin_step(state.global_step + 1, self.trainer)
         self.step_began = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.attempt.telemetry import Pieces
+from trainers.contract.hyperparameters import Common
 from trainers.contract.spec import RunSpec
 from trainers.judges import rewards
 from trainers.policies.loading import Policy
@@ -35,7 +36,13 @@ class Attempt:
         return Pieces(self.policy.tokenizer)
 
     @cached_property
+    def training(self) -> Common:
+        """The hyperparameters that hold now: the spec's, until an edit changes them."""
+        return self.spec.training
+
+    @cached_property
     def weights(self) -> dict[str, float]:
+        """Of every reward function, as it holds now."""
         return rewards.weights_of(self.task, self.spec)
 
     @cached_property

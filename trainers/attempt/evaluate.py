@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainers.attempt.alternatives import keeps_alternatives
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import split_nonfinite
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
@@ -45,7 +46,10 @@ class HeldOut:
         spec = attempt.spec
         self.attempt = attempt
         self.examples = attempt.task.examples("heldout", spec.evaluation.prompts, spec.seed, spec.task.difficulty)
-        self.how = Sampling(spec.evaluation.temperature, self.longest(), attempt.sampling_batch)
+        share = spec.telemetry.alternatives_share
+        self.watched = [keeps_alternatives(share, spec.seed, "heldout", place) for place in range(len(self.examples))]
+        kept = spec.telemetry.alternatives
+        self.how = Sampling(spec.evaluation.temperature, self.longest(), attempt.sampling_batch, alternatives=kept)
 
     def longest(self) -> int:
         training = self.attempt.spec.training
@@ -63,7 +67,7 @@ class HeldOut:
         attempt.reporter.phase("evaluating", 0, len(self.examples))
         sampler = Sampler(model, attempt.policy.tokenizer, attempt.task, self.how)
         with own_randomness(attempt.spec.seed, attempt.policy.device):
-            completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)))
+            completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)), self.watched)
         scores = [rewards.score_all(attempt.task, made.text, example) for made, example in zip(completions, self.examples, strict=True)]
         sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
         values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards)))
@@ -88,6 +92,7 @@ def build_scored_fields(example: Example, made: Completion, score: dict[str, flo
         "ids": made.ids,
         "mask": made.mask if several else (),
         "turns": made.turns if several else [],
+        "alternatives": made.alternatives,
     }
 
 

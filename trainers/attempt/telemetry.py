@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from trainers.attempt.alternatives import Alternatives, fill_up, pack_alternatives
 from trainers.contract import arrays
 from trainers.contract.events import Message, Rollout, Turn
 
@@ -65,6 +66,11 @@ class Pieces:
         if (known := self.texts.get(id_)) is None:
             known = self.texts[id_] = "" if id_ in self.special else self.tokenizer.decode([id_], skip_special_tokens=True)
         return known
+
+    def name(self, id_: int) -> str:
+        """What to call a token where it stands by itself: a special token has its own name, not the nothing that it adds to a text."""
+        text = self.added.get(id_, "") if id_ in self.special else self.piece(id_)
+        return to_storable_text(text)
 
     def raw(self, id_: int) -> bytes:
         if (known := self.bytes.get(id_)) is None:
@@ -121,6 +127,7 @@ class Scored:
     shaped: dict[str, float] = field(default_factory=dict)
     token_advantages: bytes = b""
     filtered: str = ""
+    alternatives: Alternatives | None = None
 
 
 def build_rollout_event(
@@ -128,7 +135,8 @@ def build_rollout_event(
 ) -> Rollout:
     """The event of a completion with its per-token log-probabilities and entropies (T,) in nats. ``stamp``: attempt and time.
 
-    ``more``: other arrays of the event (weights, reference_logprobs, ratios, clipped), packed.
+    ``more``: other arrays of the event (weights, reference_logprobs, ratios, clipped, sampler_logprobs), packed. Next to those of a sampler the
+    log-probabilities are float32: float16 would show differences that are only its own.
     """
     mask = np.asarray(scored.mask, dtype=bool)
     own = entropies[mask] if mask.size else entropies
@@ -152,12 +160,13 @@ def build_rollout_event(
         turns=scored.turns,
         ids=arrays.pack_ids(scored.ids),
         lengths=arrays.pack_array(pieces.lengths(scored.ids, scored.text), "H"),
-        logprobs=arrays.pack_array(logprobs, "e"),
+        logprobs=arrays.pack_array(logprobs, "f" if "sampler_logprobs" in more else "e"),
         entropies=arrays.pack_array(entropies, "e"),
         mask=b"" if not mask.size or mask.all() else arrays.pack_array(mask, "B"),
         contributions=scored.contributions,
         shaped=scored.shaped,
         token_advantages=scored.token_advantages,
         filtered=scored.filtered,
+        **pack_alternatives(scored.alternatives and fill_up(scored.alternatives, len(scored.ids)), pieces),
         **more,
     )

@@ -35,11 +35,15 @@ from trainers.adapters.resumable import Resumable, clear_partial, list_whole_che
 from trainers.adapters.reward import RewardAdapter
 from trainers.adapters.sft import SFTAdapter, build_demonstrations
 from trainers.attempt import cold_start
+from trainers.attempt.code_version import find_code_version
 from trainers.attempt.context import CHECKPOINTS, Attempt
+from trainers.attempt.edits import Edits
+from trainers.attempt.environment import describe_environment
 from trainers.attempt.evaluate import HeldOut, measured_before_training
+from trainers.attempt.inputs import describe_inputs
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
-from trainers.contract.events import AttemptFinished, AttemptStarted, Saved
+from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
 from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Preferences, Reward
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
@@ -112,6 +116,7 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     with reporter.busy("loading"):
         policy = policies.load_policy(policy_folder, spec)
     attempt = Attempt(spec, folder, task, policy, reporter, stop)
+    edits = Edits(folder, spec, task, reporter)
     report_attempt_start(attempt, step_of(resume) if resume else 0)
 
     measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
@@ -123,9 +128,11 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
         rows = stack.data(rows)
         if spec.dataset and not isinstance(spec.training, GRPO):
             identity.write_dataset_identity(folder, spec.dataset, rows, spec.training.trainer)
+        reporter.event(Inputs, **describe_inputs(attempt, rows, heldout))
     stop.check()
     with reporter.busy("preparing"):
         trainer = build_trainer_adapter(attempt, rows, heldout, stack)
+    trainer.edits = edits
     if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
         heldout.measure(trainer.model, 0)
         stop.check()
@@ -232,6 +239,7 @@ def report_attempt_start(attempt: Attempt, from_step: int) -> None:
         versions={"python": platform.python_version(), **{package: version(package) for package in REPORTED_PACKAGES}},
         special_tokens=policy.special_tokens(),
         parameters=policy.parameters,
+        environment=describe_environment(find_code_version(), attempt.task),
     )
 
 

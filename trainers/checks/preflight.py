@@ -16,7 +16,7 @@ from trainers.checks.dryrun import DryRun, about_tokens, dry_run, gold_of
 from trainers.checks.model_facts import ModelAnswer, ModelFacts
 from trainers.checks.model_memory import MemoryPart, estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
-from trainers.contract import stacking
+from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.hyperparameters import GRPO, SFT, Preferences
 from trainers.contract.problems import Problem, SpecError
@@ -85,6 +85,7 @@ def run_preflight_checks(spec: RunSpec, policy_pending: bool = False, model: Mod
     report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
     task = check_task(spec, report)
     rows = check_dataset(spec, report)
+    check_span_credit(spec, rows, report)
     report.batch = compute_batch_figures(spec, None if rows is None else len(rows))
     check_machine(spec, report)
     if task is not None:
@@ -178,6 +179,17 @@ def check_columns(spec: RunSpec, rows: list[datasets.Row], report: PreflightRepo
     elif there and trainer in ("kto", "reward"):
         message = f"has {' and '.join(there)}, which {trainer} does not read: all rows are weighted equally"
         report.warn("dataset.path", path, message, "train DPO, or drop suspect rows in place of down-weighting them")
+
+
+def check_span_credit(spec: RunSpec, rows: list[datasets.Row] | None, report: PreflightReport) -> None:
+    """Warns where the method that trains on marked spans has none."""
+    place = next((place for place, choice in enumerate(spec.methods) if choice.name == spans.METHOD), None)
+    sides = datasets.COLUMNS[spec.training.trainer]
+    if place is None or (spec.dataset is not None and rows is None) or any(spans.has_spans(row, sides) for row in rows or ()):
+        return
+    columns = " or ".join(spans.span_column(side) for side in sides if side in spans.SIDES)
+    message = f"no row has marked spans ({columns}), so it changes nothing"
+    report.warn(f"methods.{place}.name", spans.METHOD, message, "train on a version of a queue that asks for spans or steps, or remove the method")
 
 
 def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) -> list[Example]:

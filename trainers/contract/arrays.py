@@ -15,6 +15,9 @@ TYPE_CODES = frozenset("efiHB")  # float16, float32, int32, uint16, uint8
 RAW, DEFLATE = b"0", b"z"
 MOST_VALUES = 1 << 20  # of one array: more tokens than any policy's context holds
 COMPRESS_FROM = 128  # bytes; shorter arrays grow or gain nothing
+TEXTS = b"t"  # type code of packed texts
+MOST_TEXT_BYTES = 4 << 20  # of the texts of one rollout's alternatives
+MOST_ALTERNATIVES = 20  # stored at each token
 
 
 class PackError(ValueError):
@@ -67,6 +70,25 @@ def count_packed_values(data: bytes, most: int = MOST_VALUES) -> int:
     if size > most * kind.itemsize:
         raise PackError(f"packed array of more than {most:,} values")
     return size // kind.itemsize
+
+
+def pack_texts(texts: Sequence[str]) -> bytes:
+    """Texts without NUL as one block: header ``tz``, then UTF-8 with a NUL between them, deflated. Raises PackError past MOST_TEXT_BYTES."""
+    if not texts:
+        return b""
+    body = "\0".join(texts).encode("utf-8", "replace")
+    if len(body) > MOST_TEXT_BYTES:
+        raise PackError(f"texts of more than {MOST_TEXT_BYTES:,} bytes")
+    return TEXTS + DEFLATE + zlib.compress(body, 1)
+
+
+def unpack_texts(data: bytes) -> list[str]:
+    """What ``pack_texts`` packed. Raises PackError on damage and past MOST_TEXT_BYTES."""
+    if not data:
+        return []
+    if data[:2] != TEXTS + DEFLATE:
+        raise PackError(f"not packed texts: header {bytes(data[:2])!r}")
+    return inflate_values(data, np.dtype("B"), MOST_TEXT_BYTES).decode("utf-8", "replace").split("\0")
 
 
 def type_of(data: bytes) -> np.dtype[Any]:

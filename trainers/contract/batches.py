@@ -6,6 +6,7 @@ from trainers.contract.hyperparameters import GRPO, KTO, SFT, Preferences
 from trainers.contract.spec import RunSpec
 
 Figures = dict[str, int | float]
+ALTERNATIVE_BYTES, RANK_BYTES = 8, 2  # stored at each token: id, log-probability and text of an alternative, deflated; the rank of the sampled token
 
 
 def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
@@ -17,7 +18,8 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
         found = compute_preference_figures(training, rows)
     else:
         found = compute_sft_figures(training, rows)
-    return {"steps": training.max_steps} | found | compute_heldout_figures(spec)
+    found = {"steps": training.max_steps} | found | compute_heldout_figures(spec)
+    return found | compute_alternatives_figures(spec, found)
 
 
 def compute_sft_figures(training: SFT, rows: int | None) -> Figures:
@@ -73,3 +75,14 @@ def compute_heldout_figures(spec: RunSpec) -> Figures:
     between = (steps - 1) // every if every else 0
     times = between + 2 if spec.evaluation.prompts else 0
     return {"heldout_measurements": times, "heldout_rollouts": times * spec.evaluation.prompts}
+
+
+def compute_alternatives_figures(spec: RunSpec, found: Figures) -> Figures:
+    """What the alternatives take in the database; nothing where no rollout keeps any."""
+    share, training = spec.telemetry.alternatives_share, spec.training
+    if not share:
+        return {}
+    longest = training.max_completion_length if isinstance(training, GRPO | Preferences) else training.max_length
+    each = longest * (spec.telemetry.alternatives * ALTERNATIVE_BYTES + RANK_BYTES)
+    rollouts = round(share * sum(found.get(name, 0) for name in ("total_rollouts", "sampled_answers", "heldout_rollouts")))
+    return {"rollouts_with_alternatives": rollouts, "alternatives_bytes_per_rollout_at_most": each, "alternatives_bytes_at_most": rollouts * each}

@@ -16,6 +16,48 @@ class Event(msgspec.Struct, tag_field="event", frozen=True, kw_only=True, gc=Fal
     time: float
 
 
+class Code(msgspec.Struct, frozen=True):
+    """``commit``: 40 or 64 hex digits, empty where nothing says it. ``changed``: whether files differ from it, None where nobody can tell.
+    ``source``: ``git`` (a clone was asked) or ``release`` (written when the archive or the image was made)."""
+
+    commit: str = ""
+    changed: bool | None = None
+    source: str = ""
+
+
+class Package(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An installed distribution. ``url`` and ``commit``: where it came from, when not from an index (direct_url.json), without credentials;
+    of one installed from a folder, the folder and the commit of the repository that tracks it."""
+
+    name: str
+    version: str
+    url: str = ""
+    commit: str = ""
+    editable: bool = False
+    changed: bool | None = None
+
+
+class Hardware(msgspec.Struct, frozen=True):
+    """``gpus``: names of those that torch sees. ``cuda``: the version torch was built for; ``driver``: the GPU's."""
+
+    system: str = ""
+    cpu: str = ""
+    cores: int = 0
+    gpus: list[str] = []
+    driver: str = ""
+    cuda: str = ""
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """What the attempt's code runs in. ``task``: the distribution that the task comes from, None for built-in tasks. No environment variable
+    is ever part of it."""
+
+    code: Code = Code()
+    packages: list[Package] = []
+    task: Package | None = None
+    hardware: Hardware = Hardware()
+
+
 class AttemptStarted(Event, tag="attempt-started", frozen=True):
     """Training is about to start; ``from_step`` optimiser steps are already done (0, or the checkpoint resumed from)."""
 
@@ -28,6 +70,23 @@ class AttemptStarted(Event, tag="attempt-started", frozen=True):
     versions: dict[str, str]
     special_tokens: dict[int, str] = {}
     parameters: int = 0
+    environment: Environment | None = None
+
+
+class Inputs(Event, tag="inputs", frozen=True):
+    """What the attempt trains, and on what, by hash (``trainers.attempt.inputs`` says over which bytes).
+
+    ``source``: where the rows come from: ``dataset`` (a file), ``task`` (drawn with the seed) or ``policy`` (pairs it sampled). ``revision``: the
+    hub commit of the policy; ``weights``: the hash of its weights where it is not from a hub. Empty where there is none, or it was not computed.
+    """
+
+    source: Literal["dataset", "task", "policy"]
+    rows: int
+    sha256: str
+    heldout_rows: int = 0
+    heldout_sha256: str = ""
+    revision: str = ""
+    weights: str = ""
 
 
 class Phase(Event, tag="phase", frozen=True):
@@ -96,6 +155,11 @@ class Rollout(Event, tag="rollout", frozen=True):
     reference_logprobs: bytes = b""  # (T,) log-probability under the reference policy, nats; empty = the run has none
     ratios: bytes = b""  # (T,) importance ratio in the last pass over the batch; empty = all ones
     clipped: bytes = b""  # (T,) 1 = the clip took the token's gradient away in that pass; empty = nowhere
+    sampler_logprobs: bytes = b""  # (T,) log-probability that the engine which sampled reported, nats; empty = not recorded
+    ranks: bytes = b""  # (T,) place of the sampled token among all by probability, 1 = the likeliest, 0 = not known; empty = not recorded
+    alternative_ids: bytes = b""  # (T, k) in one row after another: the k likeliest tokens, likeliest first; empty = not recorded
+    alternative_logprobs: bytes = b""  # (T, k) nats, of the distribution of ``logprobs``; NaN = not known at this token
+    alternative_texts: bytes = b""  # texts of the different ids in ``alternative_ids``, ascending by id (``arrays.pack_texts``)
 
 
 class Asked(Event, tag="asked", frozen=True):
@@ -129,6 +193,19 @@ class Saved(Event, tag="saved", frozen=True):
     bytes: int
 
 
+class Edited(Event, tag="edited", frozen=True):
+    """From optimiser step ``step`` on the run trains with ``changes`` (setting -> value), which were ``before``. ``key`` is the request's.
+
+    A request whose settings hold from different boundaries makes several events. With ``refused`` nothing of it holds, and that says why.
+    """
+
+    key: str
+    step: int
+    changes: dict[str, float] = {}
+    before: dict[str, float] = {}
+    refused: str = ""
+
+
 class Warned(Event, tag="warning", frozen=True):
     """Something the person who launched the run should know; training goes on."""
 
@@ -144,4 +221,4 @@ class AttemptFinished(Event, tag="attempt-finished", frozen=True):
     error: str = ""
 
 
-AnyEvent = AttemptStarted | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Warned | AttemptFinished
+AnyEvent = AttemptStarted | Inputs | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished

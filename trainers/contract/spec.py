@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from trainers.contract import refusals
+from trainers.contract.arrays import MOST_ALTERNATIVES
 from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Reward, Strict, param
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
@@ -126,6 +127,27 @@ class Limits(Strict):
     keep_checkpoints: int = param(2, "Number of newest checkpoints to keep on disk.", title="Keep checkpoints", advanced=True, ge=1)
 
 
+class Telemetry(Strict):
+    """What is stored of a rollout's tokens besides the log-probability and the entropy of each."""
+
+    alternatives_share: float = param(
+        0.0,
+        "Share of groups, and of held-out prompts, whose rollouts store the most likely tokens at every position. Groups are drawn by the seed;"
+        " 0 stores none.",
+        title="Share with alternatives",
+        ge=0,
+        le=1,
+    )
+    alternatives: int = param(
+        5, "Most likely tokens stored at every position of those rollouts.", title="Alternatives per token", ge=1, le=MOST_ALTERNATIVES
+    )
+    sampler_logprobs: bool = param(
+        False,
+        "Store the log-probabilities computed while sampling next to the trainer's, to see where the two differ. With vLLM they are always stored.",
+        title="Sampler log-probabilities",
+    )
+
+
 class RunSpec(Strict):
     version: Literal[1] = 1
     recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
@@ -139,6 +161,7 @@ class RunSpec(Strict):
     training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
+    telemetry: Telemetry = Telemetry()
     seed: int = param(0, "Seed for weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
     device: Literal["auto", "cpu", "cuda"] = param("auto", "Device to train on; auto uses a GPU if available.", title="Device", advanced=True)
     precision: Literal["auto", "fp32", "bf16"] = param(

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from trainers.contract.events import AnyEvent
+from trainers.contract.events import AnyEvent, AttemptStarted, Metrics
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ RETRY_SECONDS = 2.0
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk that somebody can clear: worth waiting for
 UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP)  # fsync on a file system that has none: nothing is lost by it
 READ_BYTES = 1 << 18
+BACK_BYTES = 1 << 16  # read at once from the end of a spool
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 encoder = msgspec.json.Encoder()
@@ -96,23 +97,39 @@ def clean_event_data(data: Any) -> Any:
 
 def last_attempt(path: Path) -> int:
     """The number of the newest attempt in the spool, 0 when there is none; reads only the end of the file."""
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return 0
-    window = 1 << 16
-    while size:
-        with path.open("rb") as file:
-            file.seek(max(0, size - window))
-            lines = file.read(min(window, size)).split(b"\n")[:-1]  # what follows the last newline is torn
-        for line in reversed(lines if window >= size else lines[1:]):
-            event = parse_spool_line(line, 0).event
-            if event is not None:
-                return event.attempt
-        if window >= size:
-            break
-        window *= 8
+    event = next(read_events_backwards(path), None)
+    return event.attempt if event is not None else 0
+
+
+def last_reported_step(path: Path) -> int:
+    """How many optimiser steps the newest attempt in the spool has reported, those it started after counted; reads only the end of the file."""
+    for event in read_events_backwards(path):
+        if isinstance(event, Metrics):
+            return event.step
+        if isinstance(event, AttemptStarted):
+            return event.from_step
     return 0
+
+
+def read_events_backwards(path: Path) -> Iterator[AnyEvent]:
+    """The events of whole lines, newest first."""
+    try:
+        end = path.stat().st_size
+    except FileNotFoundError:
+        return
+    window = BACK_BYTES
+    with path.open("rb") as file:
+        while end:
+            start = max(0, end - window)
+            file.seek(start)
+            *lines, _ = pieces = file.read(end - start).split(b"\n")  # what follows the last newline is torn, or nothing
+            for line in reversed(lines[1:] if start else lines):
+                if (event := parse_spool_line(line, 0).event) is not None:
+                    yield event
+            if not start:
+                return
+            whole = len(lines) > 1
+            end, window = (start + len(pieces[0]) + 1, BACK_BYTES) if whole else (end, 8 * window)
 
 
 def cut_torn_tail(path: Path) -> int:

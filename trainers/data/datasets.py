@@ -2,7 +2,8 @@
 
 ``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` prompt
 and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry ``weight`` (0 and more,
-multiplies the pair's loss) and ``margin``. Other columns are kept for methods, except on ``grpo``.
+multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
+Other columns are kept for methods, except on ``grpo``.
 Rows of ``sft``, ``dpo``, ``kto`` and ``reward`` may hold calls of tools: messages with ``tool_calls``, ``tool_call_id`` and ``name``, and a column
 ``tools`` that describes the tools. ``kto`` also reads stepwise supervision (``completions`` and ``labels``): an answer is good if all its steps are.
 Texts may be plain strings or lists of ``{"role", "content"}``; rows come out in the second, conversational form:
@@ -19,6 +20,7 @@ from typing import Any
 
 from trainers.contract.events import Message
 from trainers.contract.problems import Problem, SpecError, shorten_value
+from trainers.contract.spans import SpanError, read_row_spans
 from trainers.tasks.base import Example
 
 Row = dict[str, Any]
@@ -179,6 +181,10 @@ def row_of(raw: Any, trainer: str) -> Row:
     if trainer == "dpo":
         row |= {column: number_of(raw[column], column) for column in NUMBERS if raw.get(column) is not None}
     row |= {TOOLS: tools_of(raw[TOOLS])} if raw.get(TOOLS) else {}
+    try:
+        row |= read_row_spans(raw, row)
+    except SpanError as error:
+        raise BrokenRow(str(error)) from None
     return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainers.contract import spans
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import DatasetChoice
 from trainers.data import datasets
+from trainers.tasks.base import Example
 
 FILE = "dataset.json"
 FIX = "freeze a new version, or take the sha256 out to train on the file as it is now"
@@ -38,11 +40,23 @@ def check_dataset_digest(choice: DatasetChoice) -> str:
 
 
 def row_digest(row: Mapping[str, Any], trainer: str) -> str:
-    """SHA-256 of the columns that ``trainer`` trains on; of dpo also weight and margin, where the row has them."""
+    """SHA-256 of the columns that ``trainer`` trains on; of dpo also weight and margin, of dpo and sft the marked spans, where the row has them."""
     trained = {column: row[column] for column in datasets.COLUMNS[trainer]}
+    if trainer in ("dpo", "sft"):
+        trained |= {name: row[name] for name in map(spans.span_column, datasets.COLUMNS[trainer]) if row.get(name)}
     if trainer == "dpo":
         trained |= {column: float(row[column]) for column in datasets.NUMBERS if row.get(column) is not None}
-    return hashlib.sha256(json.dumps(trained, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+    return digest_canonical_json(trained)
+
+
+def example_digest(example: Example) -> str:
+    """SHA-256 of an example of a task: its prompt, its reference, and the data that its reward functions read."""
+    told = {"prompt": [{"role": message.role, "content": message.content} for message in example.prompt]}
+    return digest_canonical_json({**told, "reference": example.reference, "data": example.data})
+
+
+def digest_canonical_json(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_dataset_identity(folder: Path, choice: DatasetChoice, rows: Iterable[Mapping[str, Any]], trainer: str) -> None:

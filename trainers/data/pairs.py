@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from trainers.adapters.resumable import fsync_path
+from trainers.attempt.alternatives import keeps_alternatives
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import build_measurement_events, build_scored_fields, own_randomness
 from trainers.attempt.telemetry import Scored
 from trainers.contract.hyperparameters import Preferences
+from trainers.contract.spans import swap_span_sides
 from trainers.judges import rewards
 from trainers.policies.sampling import Completion, Sampler, Sampling, as_rows
 from trainers.tasks.base import Example
@@ -59,10 +61,12 @@ def sample_pairs(attempt: Attempt) -> list[Row]:
 def sample_batch(attempt: Attempt, training: Preferences, examples: Sequence[Example], start: int, number: int) -> list[Row]:
     each = training.samples_per_prompt
     repeated = [example for example in examples for _ in range(each)]
-    how = Sampling(training.temperature, training.max_completion_length, len(repeated))
+    kept = attempt.spec.telemetry
+    watched = [keeps_alternatives(kept.alternatives_share, attempt.spec.seed, "sampled", start + place // each) for place in range(len(repeated))]
+    how = Sampling(training.temperature, training.max_completion_length, len(repeated), alternatives=kept.alternatives)
     sampler = Sampler(attempt.policy.model, attempt.policy.tokenizer, attempt.task, how)
     with own_randomness(attempt.spec.seed + 1_000_003 * (number + 1), attempt.policy.device):
-        completions = sampler.complete(repeated)
+        completions = sampler.complete(repeated, watched=watched)
     scores = [rewards.score_all(attempt.task, made.text, example) for made, example in zip(completions, repeated, strict=True)]
     report_sampled_answers(attempt, repeated, completions, scores, start, each)
     accuracy = next(iter(attempt.task.rewards))
@@ -90,7 +94,9 @@ def with_noise(rows: list[Row], share: float, seed: int) -> list[Row]:
         return rows
     swapped = set(random.Random(f"label noise/{seed}").sample(range(len(rows)), round(share * len(rows))))
     return [
-        {**row, "chosen": row["rejected"], "rejected": row["chosen"], "flipped": True} if place in swapped else {**row, "flipped": False}
+        {**swap_span_sides(row), "chosen": row["rejected"], "rejected": row["chosen"], "flipped": True}
+        if place in swapped
+        else {**row, "flipped": False}
         for place, row in enumerate(rows)
     ]
 

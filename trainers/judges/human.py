@@ -20,6 +20,7 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.attempt.telemetry import to_storable_text
 from trainers.contract.events import Asked, Message
+from trainers.contract.new_lines import NewLines
 from trainers.contract.spec import ANSWERS, HUMAN, HumanReward
 
 log = logging.getLogger(__name__)
@@ -61,22 +62,14 @@ def parse_answer_line(line: bytes) -> tuple[str, Tiers | None]:
 
 
 class AnswerFile:
-    """The file of answers, read on from where the last look ended. A line counts once its newline is there."""
+    """The file of answers, read on from where the last look ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.offset = 0
+        self.lines = NewLines(path)
 
     def new(self) -> Iterator[tuple[str, Tiers | None]]:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self.offset += len(whole)
-        for line in whole.splitlines():
+        for line in self.lines.read():
             try:
                 yield parse_answer_line(line)
             except InvalidAnswer as error:

@@ -47,8 +47,8 @@ class RunContext:
 
     @property
     def training(self) -> Any:
-        """The trainer's hyperparameters."""
-        return self.attempt.spec.training
+        """The trainer's hyperparameters, as they hold now."""
+        return self.attempt.training
 
     trained: Any = None  # set by the adapter once TRL has wrapped the policy
 

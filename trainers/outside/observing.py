@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
+from trainers.contract import arrays
 from trainers.contract.events import AnyEvent, Message
 from trainers.judges import rewards
 
@@ -34,6 +35,7 @@ class ObservedCompletion:
     scored: Scored
     logprobs: Array | None = None
     entropies: Array | None = None
+    sampler: Array | None = None  # log-probabilities that the sampler reported (TRL with vLLM or a rollout function)
 
 
 class Observer:
@@ -102,6 +104,7 @@ class Observer:
         training = self.trainer.model.training
         phase, step = ("train", self.trainer.state.global_step + 1) if training else ("heldout", self.trainer.state.global_step)
         size = self.trainer.num_generations if training else getattr(self.trainer, "num_generations_eval", self.trainer.num_generations)
+        told = output["sampling_per_token_logps"].float().cpu().numpy() if output.get("sampling_per_token_logps") is not None else None  # (B, T)
         first = self.groups.get((phase, step), 0)
         self.groups = {(phase, step): first + -(-count // size)}
         for row in range(count):
@@ -122,7 +125,7 @@ class Observer:
                 ids=own,
                 filtered="" if any(value is not None for value in score.values()) else UNSCORED,
             )
-            self.waiting[self.next_row + row] = ObservedCompletion(scored)
+            self.waiting[self.next_row + row] = ObservedCompletion(scored, sampler=None if told is None else told[row][mask[row]])
         output[ROW] = torch.arange(self.next_row, self.next_row + count, device=output["completion_ids"].device)
         self.next_row += count
 
@@ -151,7 +154,8 @@ class Observer:
     def event(self, one: ObservedCompletion, stamp: dict[str, Any]) -> AnyEvent:
         empty = np.full(len(one.scored.ids), np.nan, np.float32)
         logprobs, entropies = (empty if values is None else values for values in (one.logprobs, one.entropies))
-        return build_rollout_event(one.scored, logprobs, entropies, self.pieces, stamp)
+        more = {} if one.sampler is None else {"sampler_logprobs": arrays.pack_array(one.sampler, "f")}
+        return build_rollout_event(one.scored, logprobs, entropies, self.pieces, stamp, **more)
 
 
 def to_finite_number(value: Any) -> float | None:

@@ -14,8 +14,10 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from trainers.attempt.code_version import find_code_version
+from trainers.attempt.environment import describe_environment
 from trainers.attempt.report import Reporter
-from trainers.contract.events import AttemptFinished, AttemptStarted
+from trainers.contract.events import AttemptFinished, AttemptStarted, Code
 from trainers.contract.spool import SPOOL, SpoolWriter, last_attempt
 from trainers.outside.client import LabClient
 from trainers.outside.observing import Observer
@@ -87,6 +89,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
             "versions": {name: found for name in PACKAGES if (found := find_package_version(name))},
             "special_tokens": {int(key): token.content for key, token in added.items() if token.special},
             "parameters": sum(one.numel() for one in model.parameters()) if model is not None else 0,
+            "environment": describe_environment(find_script_version()),
         }
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **rest: Any) -> None:
@@ -143,6 +146,12 @@ def watch(trainer: Any, name: str = "", folder: str | Path | None = None, client
     callback.trainer = trainer
     trainer.add_callback(callback)
     return callback
+
+
+def find_script_version() -> Code:
+    """The commit of the script that trains, not of this package; empty in a notebook."""
+    script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
+    return find_code_version(script.resolve().parent) if script is not None and script.is_file() else Code()
 
 
 def to_heldout_name(name: str) -> str:

@@ -1,17 +1,14 @@
 """Sampling for a person who watches: completions of one prompt from one policy, reported while they are written.
 
-A request is a line of JSON (``SamplingRequest``); the answer is JSON lines on standard output: ``loaded`` once, ``written`` every REPORT_SECONDS with
-everything each completion has so far, ``done`` at the end. Then the next request is read. Log-probabilities and entropies are those of the policy
+A request is a line of JSON (``SamplingRequest``); the answer is JSON lines (``trainers.policies.sampling_requests``): ``loaded`` once, ``written``
+every REPORT_SECONDS with everything each completion has so far, ``done`` at the end. Log-probabilities and entropies are those of the policy
 at the asked temperature, before top-p.
 """
 
 from __future__ import annotations
 
-import gc
-import json
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,8 @@ from trainers.policies.sampling import chat_ids, end_ids, own_generation_config
 
 REPORT_SECONDS = 0.15
 MOST_TOKENS, MOST_COMPLETIONS = 2048, 8
+
+Say = Callable[[dict[str, Any]], None]  # writes a line of the answer
 
 
 class SamplingRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,21 +93,41 @@ class DistributionRecorder(LogitsProcessor, BaseStreamer):  # type: ignore[misc]
         self.report()
 
 
-class SamplingSession:
-    """One policy and one request."""
+class PolicySession:
+    """One policy and one request to it. Raises SpecError for a folder that holds no policy."""
 
-    def __init__(self, request: SamplingRequest, say: Callable[[dict[str, Any]], None]) -> None:
-        folder = Path(request.folder)
-        if not folder.is_dir():
-            raise SpecError([Problem("folder", folder.name, "the policy's files are not there any more", "choose another checkpoint")])
-        policies.check_policy_folder(folder)
-        self.request, self.say = request, say
-        self.tokenizer = policies.load_tokenizer(folder)
+    def __init__(self, folder: str, say: Say) -> None:
+        path = Path(folder)
+        if not path.is_dir():
+            raise SpecError([Problem("folder", path.name, "the policy's files are not there any more", "choose another checkpoint")])
+        policies.check_policy_folder(path)
+        self.say = say
+        self.tokenizer = policies.load_tokenizer(path)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         half = device.type == "cuda" and torch.cuda.is_bf16_supported()
-        self.model = policies.load_model(folder, torch.bfloat16 if half else torch.float32).to(device).eval()
+        self.model = policies.load_model(path, torch.bfloat16 if half else torch.float32).to(device).eval()
         self.pieces = Pieces(self.tokenizer)
         self.ends = end_ids(self.model, self.tokenizer)
+
+    def room(self, prompt: int) -> int:
+        """Tokens the policy's context has left. Raises SpecError when that is none."""
+        context = getattr(self.model.config, "max_position_embeddings", None) or MOST_TOKENS + prompt
+        if context <= prompt:
+            message = f"has {prompt} tokens and leaves no room in the policy's context of {context}"
+            raise SpecError([Problem("prompt", "", message, "make it shorter")])
+        return int(context - prompt)
+
+    def special(self) -> dict[str, str]:
+        names = self.tokenizer.all_special_tokens
+        return {str(key): name for key, name in zip(self.tokenizer.convert_tokens_to_ids(names), names, strict=True)}
+
+
+class SamplingSession(PolicySession):
+    """A request for completions of a prompt."""
+
+    def __init__(self, request: SamplingRequest, say: Say) -> None:
+        super().__init__(request.folder, say)
+        self.request = request
         self.watcher = DistributionRecorder(request.temperature, self.report)
 
     @torch.no_grad()
@@ -128,25 +147,12 @@ class SamplingSession:
                 logits_processor=LogitsProcessorList([self.watcher]),
                 streamer=self.watcher,
             )
-        self.say({"event": "done"})
-
-    def room(self, prompt: int) -> int:
-        """Tokens the policy's context has left. Raises SpecError when that is none."""
-        context = getattr(self.model.config, "max_position_embeddings", None) or MOST_TOKENS + prompt
-        if context <= prompt:
-            message = f"has {prompt} tokens and leaves no room in the policy's context of {context}"
-            raise SpecError([Problem("prompt", "", message, "make it shorter")])
-        return int(context - prompt)
 
     def config(self, longest: int) -> GenerationConfig:
         heat = self.request.temperature
         drawn = {"do_sample": True, "temperature": heat, "top_p": self.request.top_p, "top_k": 0} if heat else {"do_sample": False}
         ends = {"eos_token_id": self.ends, "pad_token_id": self.tokenizer.pad_token_id}
         return GenerationConfig(max_new_tokens=longest, disable_compile=True, **ends, **drawn)
-
-    def special(self) -> dict[str, str]:
-        names = self.tokenizer.all_special_tokens
-        return {str(key): name for key, name in zip(self.tokenizer.convert_tokens_to_ids(names), names, strict=True)}
 
     def report(self) -> None:
         if self.watcher.ids:
@@ -166,16 +172,3 @@ class SamplingSession:
             "entropies": [step[row] for step in self.watcher.entropies[:count]],
             "finish_reason": "stop" if ended is not None else "length",
         }
-
-
-def stream_completions(requests: Iterable[bytes]) -> None:
-    """Answers one request after the other, each with a policy loaded for it alone. Raises SpecError."""
-
-    def say(line: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps(line, allow_nan=False) + "\n")
-        sys.stdout.flush()
-
-    for text in requests:
-        SamplingSession(parse_sampling_request(text), say).run()
-        gc.collect()  # a session and its watcher hold each other: the next policy must not be loaded beside this one
-        torch.cuda.empty_cache()  # nothing without CUDA; the process is kept for a while, and others need the memory

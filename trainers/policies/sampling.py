@@ -8,8 +8,10 @@ from typing import Any, Literal
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from trainers.attempt.alternatives import Alternatives, fill_up, join_alternatives, no_alternatives
 from trainers.attempt.telemetry import to_storable_text
 from trainers.contract.events import Message, Turn
+from trainers.policies.watching import TopTokenWatch
 from trainers.tasks.base import Example, Task
 
 
@@ -26,8 +28,16 @@ class Completion:
     entropies: list[float] = field(default_factory=list)
     finish_reason: Literal["stop", "length", "turns"] = "stop"
     text: str = ""
+    alternatives: Alternatives | None = None  # of the tokens so far, where they are wanted
+
+    @property
+    def sampled_logprobs(self) -> list[float]:
+        """(T,) NaN on the tokens that the policy did not write."""
+        return [logprob if own else float("nan") for logprob, own in zip(self.logprobs, self.mask, strict=True)]
 
     def add(self, role: str, ids: list[int], logprobs: Sequence[float], entropies: Sequence[float]) -> None:
+        if self.alternatives is not None:
+            self.alternatives = fill_up(self.alternatives, len(self.ids) + len(ids))
         self.turns.append(Turn(role, len(self.ids), len(self.ids) + len(ids)))
         self.ids += ids
         self.mask += [int(role == "assistant")] * len(ids)
@@ -45,6 +55,7 @@ class Sampling:
     statistics: bool = True
     top_k: int = 0  # sample from the k likeliest tokens only; 0 = from all
     stop: tuple[str, ...] = ()  # texts that end the completion, besides the task's own
+    alternatives: int = 0  # likeliest tokens kept at every position of the completions that are asked for them
 
 
 class TokenStatistics(LogitsProcessor):  # type: ignore[misc]
@@ -106,20 +117,25 @@ class Sampler:
         self.watch_text = any(len(ids) != 1 for ids in stops)
         self.turn_ends = self.ends if self.watch_text else [*self.ends, *(ids[0] for ids in stops)]
 
-    def complete(self, examples: Sequence[Example], progress: Callable[[int], None] = lambda done: None) -> list[Completion]:
-        """One completion for each example, in order. ``progress`` hears how many are done after every batch."""
+    def complete(
+        self, examples: Sequence[Example], progress: Callable[[int], None] = lambda done: None, watched: Sequence[bool] = ()
+    ) -> list[Completion]:
+        """One completion for each example, in order. ``progress`` hears how many are done after every batch; ``watched`` ones get alternatives."""
         done: list[Completion] = []
         for start in range(0, len(examples), self.how.batch):
             some = examples[start : start + self.how.batch]
-            done += self.complete_batch(some, prompt_ids(self.tokenizer, some))
+            done += self.complete_batch(some, prompt_ids(self.tokenizer, some), watched=watched[start : start + self.how.batch])
             progress(len(done))
         return done
 
     def complete_batch(
-        self, examples: Sequence[Example], prompts: list[list[int]], prefixes: Sequence[Sequence[int]] | None = None
+        self, examples: Sequence[Example], prompts: list[list[int]], prefixes: Sequence[Sequence[int]] | None = None, watched: Sequence[bool] = ()
     ) -> list[Completion]:
         """Turn after turn, the episodes that go on sampled together. ``prefixes``: what each completion begins with, as context without loss."""
         made = [Completion(ids) for ids in prompts]
+        for completion, is_watched in zip(made, watched, strict=False):
+            if is_watched and self.how.alternatives:
+                completion.alternatives = no_alternatives(min(self.how.alternatives, self.model.config.get_text_config().vocab_size))
         for completion, prefix in zip(made, prefixes or (), strict=False):
             if prefix:
                 completion.add("given", list(prefix), [0.0] * len(prefix), [0.0] * len(prefix))
@@ -146,22 +162,33 @@ class Sampler:
         room = self.how.max_tokens - min(len(completion.ids) for completion in made)
         ids = [completion.prompt_ids + completion.ids for completion in made]
         padded = self.tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt")
-        statistics = TokenStatistics(self.how.temperature)
+        statistics = self.make_statistics(made)
+        rows = [row for row, completion in enumerate(made) if completion.alternatives is not None]
+        watch = TopTokenWatch(self.how.temperature, rows, self.how.alternatives)
+        watching = [*([statistics] if self.how.statistics else []), *([watch] if rows else [])]
         config = self.generation_config(min(self.task.max_turn_tokens or room, room))
         with own_generation_config(self.model, config):
             out = self.model.generate(
                 input_ids=padded["input_ids"].to(self.model.device),
                 attention_mask=padded["attention_mask"].to(self.model.device),
                 generation_config=config,
-                logits_processor=LogitsProcessorList([statistics] if self.how.statistics else []),
+                logits_processor=LogitsProcessorList(watching),
                 **({"tokenizer": self.tokenizer} if self.watch_text else {}),
             )
         new = out[:, padded["input_ids"].shape[1] :]  # (B, T)
         known = statistics.finish(new[:, -1]) if self.how.statistics else None
+        tops = watch.finish(new[:, -1]) if rows else {}
         for row, (completion, sampled) in enumerate(zip(made, new.tolist(), strict=True)):
             end = min(self.turn_end(sampled), self.how.max_tokens - len(completion.ids))
             logprobs, entropies = (known[0][row][:end], known[1][row][:end]) if known else ([0.0] * end, [0.0] * end)
+            before = completion.alternatives
             completion.add("assistant", sampled[:end], logprobs, entropies)
+            if before is not None:
+                completion.alternatives = join_alternatives(before, tops[row][:end])
+
+    def make_statistics(self, made: list[Completion]) -> TokenStatistics:
+        """What watches the next turn of ``made``."""
+        return TokenStatistics(self.how.temperature)
 
     def generation_config(self, longest: int) -> GenerationConfig:
         """Plain sampling from the whole distribution."""

@@ -37,7 +37,7 @@ def find_recalled_versions(recall: Recall, versions: Mapping[int, Version]) -> l
     elif recall.kind == RecallKind.PROMPT and recall.prompt is not None:
         rows = rows.filter(prompt=recall.prompt)
     elif recall.kind == RecallKind.QUEUE and recall.queue_id is not None:
-        rows = rows.filter(queue=recall.queue_id)
+        rows = rows.filter(Q(queue=recall.queue_id) | Q(provenance__span_queues__contains=[recall.queue_id]))
     else:  # what it named is gone
         return []
     return sorted(rows.values_list("version", flat=True).distinct())

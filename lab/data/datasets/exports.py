@@ -19,6 +19,7 @@ from lab.lib.downloads import stream_attachment
 from lab.rollouts.browse.exports import Sink
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.audit.recording import record_audit_entry
+from trainers.contract.spans import SIDES, span_column
 
 BATCH = 1000
 PIECE = 1 << 20  # bytes
@@ -42,6 +43,11 @@ TEXTS = {
     "prompt": ("prompt",),
 }
 NUMBERS = {"preference": ("weight", "margin"), "kto": ("weight",)}
+SPANS = {  # columns of marked spans, where any row has them
+    "preference": (span_column("chosen"), span_column("rejected")),
+    "kto": (span_column("completion"),),
+    "completion": (span_column("completion"),),
+}
 OPTIONAL = ("weight", "margin", "tools", "tool_calls", "tool_call_id", "name", "solution", "data")  # columns, and keys of messages
 Row = dict[str, Any]
 
@@ -52,17 +58,24 @@ def as_kto(row: Row) -> Iterator[Row]:
     else:
         weight = {"weight": row["weight"]} if "weight" in row else {}
         more = tools_of(row) | weight
-        yield {"prompt": row["prompt"], "completion": row["chosen"], "label": True, **more}
-        yield {"prompt": row["prompt"], "completion": row["rejected"], "label": False, **more}
+        yield {"prompt": row["prompt"], "completion": row["chosen"], "label": True, **more, **spans_of(row, "chosen")}
+        yield {"prompt": row["prompt"], "completion": row["rejected"], "label": False, **more, **spans_of(row, "rejected")}
 
 
 def as_completion(row: Row) -> Iterator[Row]:
     if row.get("label", True):
-        yield {"prompt": row["prompt"], "completion": row.get("completion") or row["chosen"], **tools_of(row)}
+        side = "completion" if row.get("completion") else "chosen"
+        yield {"prompt": row["prompt"], "completion": row[side], **tools_of(row), **spans_of(row, side)}
 
 
 def tools_of(row: Row) -> Row:
     return {"tools": row["tools"]} if row.get("tools") else {}
+
+
+def spans_of(row: Row, side: str) -> Row:
+    """The marked spans of one side, as those of a completion."""
+    spans = row.get(span_column(side))
+    return {span_column("completion"): spans} if spans else {}
 
 
 def as_it_is(row: Row) -> Iterator[Row]:
@@ -133,7 +146,9 @@ def encode_json_lines(batches: Iterator[list[Row]]) -> Iterator[bytes]:
 def list_optional_keys(version: Version, split: str) -> frozenset[str]:
     """Which of the OPTIONAL columns and keys of messages are in any row: a Parquet file has its columns before its first row."""
     rows = version.rows.filter(split=split).annotate(text=Cast("row", TextField()))
-    return frozenset(name for name in OPTIONAL if rows.filter(text__contains=f'"{name}": ').exists())
+    found = frozenset(name for name in OPTIONAL if rows.filter(text__contains=f'"{name}": ').exists())
+    spans = any(rows.filter(row__has_key=span_column(side)).exists() for side in SIDES)
+    return found | {column for columns in SPANS.values() for column in columns} if spans else found
 
 
 def encode_parquet(batches: Iterator[list[Row]], shape: str, keys: frozenset[str], told: bool) -> Iterator[bytes]:
@@ -164,6 +179,8 @@ def schema_of(shape: str, keys: frozenset[str], told: bool) -> Any:
     fields += [(name, number) for name in NUMBERS.get(shape, ()) if name in keys]
     fields += [("label", pa.bool_())] if shape == "kto" else []
     fields += [("reference", text), *((name, text) for name in ("solution", "data") if name in keys)] if shape == "prompt" else []
+    span = pa.struct([("start", pa.int64()), ("end", pa.int64()), ("label", text), ("text", text)])
+    fields += [(name, pa.list_(span)) for name in SPANS.get(shape, ()) if name in keys]
     fields += [("tools", text)] if "tools" in keys else []
     return pa.schema([*fields, *([("provenance", text)] if told else [])])
 

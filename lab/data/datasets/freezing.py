@@ -21,7 +21,7 @@ from lab.data.datasets.models import Dataset, Form, Row, Source, Version, Versio
 from lab.data.datasets.row_building import BATCH, Composition, Progress, compose_rows, finalize_rows
 from lab.data.datasets.rows import BuiltRow
 from lab.data.datasets.rules import DatasetRule, RuleError
-from lab.data.datasets.sides import SourceRollout, read_sides
+from lab.data.datasets.sides import SourceRollout, read_sides, read_token_edges
 from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
 from lab.labelling.labels.models import Queue
 from lab.lib.clock import database_now
@@ -117,10 +117,13 @@ def compose_current_labels(team: Team, rule: DatasetRule, most: int | None = Non
     def load(ids: Iterable[int]) -> dict[int, SourceRollout]:
         return read_sides(team, ids, steps=rule.form == Form.STEPWISE)
 
+    def edges(ids: Iterable[int]) -> dict[int, list[int]]:
+        return read_token_edges(team, ids)
+
     # Tenancy: queues of a stored rule are looked up in the team again.
     queues = list(Queue.objects.of(team).filter(pk__in=rule.queues).values_list("pk", flat=True))
     scores = gold_scores(team, queues) if rule.aggregation == "weighted" else {}
-    return compose_rows(read_judged_items(team, queues, most), rule, load, scores, progress)
+    return compose_rows(read_judged_items(team, queues, most), rule, load, edges, scores, progress)
 
 
 def compose_import(version: Version, rule: DatasetRule) -> Composition:

@@ -13,16 +13,19 @@ from itertools import islice
 from typing import Any
 
 from lab.data.datasets.cleaning import LabelEvidence, score_suspicions
-from lab.data.datasets.decisions import RowCandidate, RowExclusion, decide_candidates
+from lab.data.datasets.decisions import RowCandidate, RowExclusion, check_item_usable, decide_candidates, weight_of
 from lab.data.datasets.models import Form
 from lab.data.datasets.policy_age import compute_age_weight, compute_effective_rows, compute_policy_age, find_newest_steps
-from lab.data.datasets.rows import WEIGHT, BuiltRow, build_prompt_key, hash_row_content, make_opposite_row
+from lab.data.datasets.rows import SPANS, WEIGHT, BuiltRow, build_prompt_key, hash_row_content, make_opposite_row
 from lab.data.datasets.rules import DatasetRule
 from lab.data.datasets.sides import Message, SourceRollout
+from lab.data.datasets.span_marks import Edges, MarkedAnswer, count_span_characters, place_marks, resolve_item_marks
 from lab.data.datasets.stepped_rows import build_stepwise_row, find_contradictions
 from lab.data.datasets.votes import JudgedItem
+from trainers.contract.spans import span_column
 
 BATCH = 2000
+SPANNED_FORMS = (Form.PREFERENCE, Form.KTO, Form.COMPLETION)  # whose rows may have columns of marked spans
 LISTED = 50  # contradictions that are named
 Load = Callable[[Iterable[int]], dict[int, SourceRollout]]
 Progress = Callable[[int], object]  # items looked at
@@ -47,15 +50,17 @@ class Composition:
             "contradictions": self.contradictions[:LISTED],
             "items": self.items,
             **({"effective": round(compute_effective_rows(weights), 1)} if weights else {}),
+            **({"spans": spans} if (spans := count_span_characters((row.row for row in self.rows if row.split == "train"), SPANS)) else {}),
         }
 
 
 def compose_rows(
-    judged: Iterable[JudgedItem], rule: DatasetRule, load: Load, scores: Mapping[int, float], progress: Progress | None = None
+    judged: Iterable[JudgedItem], rule: DatasetRule, load: Load, edges: Edges, scores: Mapping[int, float], progress: Progress | None = None
 ) -> Composition:
     composed = Composition()
-    candidates, sides = collect_candidates(judged, rule, load, scores, composed, progress)
-    rows = [row for candidate, age in in_age(candidates, sides, rule, composed) if (row := made_of(candidate, age, sides, rule, composed))]
+    candidates, sides, marks = collect_candidates(judged, rule, load, scores, composed, progress)
+    marks = place_marks(marks, sides, edges, composed.left_out)
+    rows = [row for candidate, age in in_age(candidates, sides, rule, composed) if (row := made_of(candidate, age, sides, marks, rule, composed))]
     finalize_rows(rows, rule, composed)
     return composed
 
@@ -69,11 +74,14 @@ def finalize_rows(rows: list[BuiltRow], rule: DatasetRule, composed: Composition
 
 def collect_candidates(
     judged: Iterable[JudgedItem], rule: DatasetRule, load: Load, scores: Mapping[int, float], composed: Composition, progress: Progress | None
-) -> tuple[list[RowCandidate], dict[int, SourceRollout]]:
-    every, candidates, sides = iter(judged), list[RowCandidate](), dict[int, SourceRollout]()
+) -> tuple[list[RowCandidate], dict[int, SourceRollout], dict[int, MarkedAnswer]]:
+    """With the sides of the candidates, and what was marked in any rollout: the spans of an answer go with every row that it is in."""
+    every, candidates, sides, marks = iter(judged), list[RowCandidate](), dict[int, SourceRollout](), dict[int, MarkedAnswer]()
     while batch := list(islice(every, BATCH)):
         own = []
         for item in batch:
+            if rule.form in SPANNED_FORMS and (marked := find_usable_marks(item, rule, scores)):
+                marks.setdefault(item.rollouts[0], marked)
             for candidate in decide_candidates(item, rule, scores):
                 if isinstance(candidate, RowExclusion):
                     composed.left_out[str(candidate)] += 1
@@ -84,7 +92,15 @@ def collect_candidates(
         composed.items += len(batch)
         if progress:
             progress(composed.items)
-    return candidates, sides
+    return candidates, sides, marks
+
+
+def find_usable_marks(item: JudgedItem, rule: DatasetRule, scores: Mapping[int, float]) -> MarkedAnswer | None:
+    try:
+        check_item_usable(item, rule)
+    except RowExclusion:
+        return None
+    return resolve_item_marks(item, rule, lambda vote: weight_of(vote, rule, scores))
 
 
 def in_age(
@@ -107,7 +123,9 @@ def in_age(
             yield candidate, age
 
 
-def made_of(candidate: RowCandidate, age: int, sides: Mapping[int, SourceRollout], rule: DatasetRule, composed: Composition) -> BuiltRow | None:
+def made_of(
+    candidate: RowCandidate, age: int, sides: Mapping[int, SourceRollout], marks: Mapping[int, MarkedAnswer], rule: DatasetRule, composed: Composition
+) -> BuiltRow | None:
     chosen, rejected = sides.get(candidate.chosen or 0), sides.get(candidate.rejected or 0)
     prompt = (chosen or rejected).prompt_messages  # type: ignore[union-attr]  # in_age has seen to it that one is there
     if rule.form == Form.STEPWISE and chosen:
@@ -131,6 +149,8 @@ def made_of(candidate: RowCandidate, age: int, sides: Mapping[int, SourceRollout
     if reason := explain_unusable_row(prompt, answers, chosen, rejected):
         composed.left_out[reason] += 1
         return None
+    marked = {side: marks[rollout] for side, rollout in list_trained_rollouts(candidate, rule) if rollout in marks}
+    row |= {span_column(side): list(answer.spans) for side, answer in marked.items()}
     gap = (
         {name: chosen.rewards[name] - rejected.rewards[name] for name in sorted(chosen.rewards) if name in rejected.rewards}
         if chosen and rejected
@@ -144,10 +164,22 @@ def made_of(candidate: RowCandidate, age: int, sides: Mapping[int, SourceRollout
         rollouts=candidate.rollouts,
         item=candidate.item,
         queue=candidate.queue,
-        labellers=sorted({user for user, _ in candidate.ballots}),
-        provenance=build_row_provenance(candidate, chosen, rejected) | ({} if rule.age_half_life is None else {"policy_age": age}),
+        labellers=sorted({user for user, _ in candidate.ballots} | {user for answer in marked.values() for user in answer.labellers}),
+        provenance=build_row_provenance(candidate, chosen, rejected)
+        | ({} if rule.age_half_life is None else {"policy_age": age})
+        | ({"span_queues": queues} if (queues := sorted({answer.queue for answer in marked.values()} - {candidate.queue})) else {}),
         evidence=LabelEvidence(candidate.ballots, gap, whole, candidate.seconds),
     )
+
+
+def list_trained_rollouts(candidate: RowCandidate, rule: DatasetRule) -> list[tuple[str, int]]:
+    """(column, rollout) of each answer of the row that a policy wrote; a corrected text is nobody's rollout."""
+    chosen = None if candidate.correction else candidate.chosen
+    if rule.form == Form.PREFERENCE:
+        sides = [("chosen", chosen), ("rejected", candidate.rejected)]
+    else:
+        sides = [("completion", candidate.rejected if candidate.label is False else chosen)]
+    return [(side, rollout) for side, rollout in sides if rollout is not None]
 
 
 def make_answer_messages(text: str) -> list[Message]:

@@ -7,21 +7,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.data.datasets.marked_text import (
+    TextSegment,
+    cut_into_segments,
+    format_answer_text,
+    format_message_text,
+    list_shown_marks,
+    to_message_list,
+)
 from lab.data.datasets.models import Row
 from lab.data.datasets.row_diff import DiffEntry, make_diff_entry
-from lab.data.datasets.rows import to_canonical_json
+from lab.data.datasets.rows import SPANS
+from lab.data.datasets.span_marks import count_span_characters
 from lab.lib import diff
 from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.models import Team, User
+from trainers.contract.spans import span_column
 
 CUT = 6000  # characters of a text that are shown and compared
 LABELS = {"chosen": "Chosen", "rejected": "Rejected", "completion": "Answer", "completions": "Steps", "reference": "Reference"}
-
-
-@dataclass(frozen=True)
-class TextSegment:
-    only: bool  # stands on this side alone
-    pieces: list[Piece]
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ class RowDisplay:
         return self.entry.row.get("margin")
 
     @property
+    def marked(self) -> dict[str, int]:
+        """Characters in good and in bad spans; empty without spans."""
+        return count_span_characters([self.entry.row], SPANS)
+
+    @property
     def label(self) -> bool | None:
         return self.entry.row.get("label")
 
@@ -89,26 +98,6 @@ def build_row_display(source: DiffEntry | Row, names: Mapping[int, str]) -> RowD
     return RowDisplay(
         entry, prompt, build_answer_displays(entry), people, prompt_id, number, build_step_displays(entry), build_span_displays(entry, names)
     )
-
-
-def to_message_list(value: Any) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": value}] if isinstance(value, str) else list(value or ())
-
-
-def format_answer_text(value: Any) -> str:
-    """An answer as one text; who else speaks in it stands before what they say."""
-    parts = [
-        format_message_text(message) if message["role"] == "assistant" else f"[{message['role']}] {format_message_text(message)}"
-        for message in to_message_list(value)
-    ]
-    return value if isinstance(value, str) else "\n\n".join(parts)
-
-
-def format_message_text(message: Mapping[str, Any]) -> str:
-    """What a message says, and below it the tools that it calls."""
-    calls = [call["function"] for call in message.get("tool_calls") or ()]
-    told = [f"{call['name']}({call['arguments'] if isinstance(call['arguments'], str) else to_canonical_json(call['arguments'])})" for call in calls]
-    return "\n".join([*([str(message["content"])] if message["content"] else []), *(f"[calls] {call}" for call in told)])
 
 
 def build_step_displays(entry: DiffEntry) -> list[StepDisplay]:
@@ -147,16 +136,16 @@ def build_answer_displays(entry: DiffEntry) -> list[AnswerDisplay]:
     if "completions" in entry.row:
         length = sum(len(text) for text in entry.row["completions"])
         return [AnswerDisplay("completions", LABELS["completions"], [], max(0, length - CUT), sources.get("completions"))]
-    texts = {name: format_answer_text(entry.row[name]) for name in LABELS if name in entry.row}
+    shown = {name: format_answer_text(entry.row[name]) for name in LABELS if name in entry.row}
+    texts = {name: answer.text for name, answer in shown.items()}
     cut = {name: text[:CUT] for name, text in texts.items()}
+    parts = {name: [(False, text)] for name, text in cut.items()}
     if "chosen" in cut:
-        spans = diff.diff_words(cut["rejected"], cut["chosen"])
-        segments = {
-            "chosen": [TextSegment(span.kind == "added", list(iterate_text_pieces(span.text))) for span in spans if span.kind != "removed"],
-            "rejected": [TextSegment(span.kind == "removed", list(iterate_text_pieces(span.text))) for span in spans if span.kind != "added"],
-        }
-    else:
-        segments = {name: [TextSegment(False, list(iterate_text_pieces(text)))] for name, text in cut.items()}
+        changes = diff.diff_words(cut["rejected"], cut["chosen"])
+        parts["chosen"] = [(change.kind == "added", change.text) for change in changes if change.kind != "removed"]
+        parts["rejected"] = [(change.kind == "removed", change.text) for change in changes if change.kind != "added"]
+    marks = {name: list_shown_marks(entry.row.get(span_column(name)) or (), answer.places) for name, answer in shown.items()}
+    segments = {name: list(cut_into_segments(parts[name], marks[name])) for name in texts}
     by_person = entry.provenance.get("corrected")  # of a correction alone there is no rollout; the one it corrects is on the item's page
     source = {**sources, "completion": None if by_person else sources.get("chosen") or sources.get("rejected")}
     return [AnswerDisplay(name, LABELS[name], segments[name], len(text) - len(cut[name]), source.get(name)) for name, text in texts.items()]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.data.datasets.cleaning import LabelEvidence
+from trainers.contract.spans import SIDES, span_column, swap_span_sides
 
 
 @dataclass
@@ -30,6 +31,7 @@ class BuiltRow:
 
 
 WEIGHT = "weight"  # column of preference and KTO rows: how much a row counts in the loss; 1 where it is missing
+SPANS = tuple(map(span_column, SIDES))  # columns of marked spans
 SAID = ("prompt", "chosen", "rejected", "completion", "label", "completions", "labels", "reference", "data", "tools")
 
 
@@ -50,7 +52,7 @@ def make_opposite_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row that says the contrary."""
     if "label" in row:
         return {**row, "label": not row["label"]}
-    return {**row, "chosen": row["rejected"], "rejected": row["chosen"]} if "chosen" in row else dict(row)
+    return {**swap_span_sides(dict(row)), "chosen": row["rejected"], "rejected": row["chosen"]} if "chosen" in row else dict(row)
 
 
 def format_tool_calls(message: Mapping[str, Any]) -> str:

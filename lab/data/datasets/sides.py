@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from lab.rollouts.annotations.token_stretches import ENVIRONMENT, TokenStretch, cut_into_steps
+from lab.lib.registry import Registry
+from lab.rollouts.annotations.token_stretches import ENVIRONMENT, SPECIAL, TokenStretch, cut_into_steps
 from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import GIVEN, by_turn
@@ -26,6 +27,10 @@ SAMPLING = (  # of a spec's training part: what decides how answers are sampled
     "max_completion_length",
     "use_vllm",
 )
+
+
+Origins = Callable[[Team, Collection[int]], Mapping[int, Mapping[str, Any]]]
+PROVENANCE: Registry[Origins] = Registry("source of provenance")  # rooms further right say more about rollouts they made: id -> parts
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,15 @@ def read_sides(team: Team, ids: Iterable[int], steps: bool = False) -> dict[int,
     runs = Run.objects.filter(team=team).in_bulk({rollout.run_id for rollout in rollouts})
     kept = {run.pk: kept_checkpoints(run) for run in runs.values()}
     lengths = lengths_of([rollout for rollout in rollouts if any(turn[0] != "assistant" for turn in rollout.turns)])
+    origins = [find(team, [rollout.pk for rollout in rollouts if rollout.phase == "play"]) for find in PROVENANCE.values()]
     sides = {}
     for rollout in rollouts:
         run = runs[rollout.run_id]
         prompt = [{"role": str(role), "content": str(content)} for role, content in rollout.prompt.messages]
         messages = messages_of(rollout, lengths.get(rollout.pk))
         provenance = provenance_of(rollout, run, kept[run.pk])
+        for origin in origins:
+            provenance |= origin.get(rollout.pk, {})
         sides[rollout.pk] = SourceRollout(
             rollout.pk,
             rollout.run_id,
@@ -92,6 +100,31 @@ def with_steps(sides: Mapping[int, SourceRollout], rollouts: Sequence[Rollout], 
         spoken = next((int(part[1]) for part in parts if part[3] & ENVIRONMENT), None)
         stepped[rollout.pk] = replace(sides[rollout.pk], steps=tuple(cut_into_steps(parts)), spoken=spoken)
     return stepped
+
+
+def read_token_edges(team: Team, ids: Iterable[int]) -> dict[int, list[int]]:
+    """Rollout -> where each of its tokens begins in its answer, and where the last one ends, in characters.
+
+    Tokens of one character begin together; special tokens have no text. An answer whose tokens are not stored, or are damaged, is missing.
+    """
+    edges: dict[int, list[int]] = {}
+    rollouts = list(Rollout.objects.filter(run__team=team, pk__in=set(ids)).select_related("run"))
+    packed = {tokens.rollout_id: tokens for tokens in RolloutTokens.objects.filter(rollout__in=rollouts)}
+    for rollout in rollouts:
+        try:
+            units = build_token_units(rollout.completion, arrays_of(packed[rollout.pk]), rollout.run.special_tokens, rollout.turns)
+        except (KeyError, PackError):
+            continue
+        edges[rollout.pk] = list_token_edges(units)
+    return edges
+
+
+def list_token_edges(units: Sequence[Sequence[Any]]) -> list[int]:
+    at, edges = 0, list[int]()
+    for text, _, count, flags in units:
+        edges += [at] * count
+        at += 0 if flags & SPECIAL else len(text)
+    return [*edges, at]
 
 
 def select_numeric_rewards(rewards: Mapping[str, Any]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from lab.data.datasets.models import Form, Row, Source, Version, VersionState
 from lab.data.datasets.pages import by_field, stored_rule
 from lab.data.datasets.row_diff import KINDS, DiffEntry, RowDifference, count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import RowDisplay, build_row_display, names_of
+from lab.data.datasets.rows import SPANS
 from lab.data.datasets.rule_words import describe_rule, import_words
 from lab.data.datasets.rules import CLEANERS, DatasetRule, RuleError
 from lab.data.datasets.votes import items_of
@@ -34,7 +35,14 @@ from lab.training.workers.models import ANALYSIS, Worker
 
 PAGE = 20
 SPLITS = {"": "Train and test", "train": "Train", "test": "Test"}
-ONLY = {"": "All rows", "suspect": "Suspect labels", "corrected": "Corrected answers", "adjudicated": "Adjudicated", "split": "Not unanimous"}
+ONLY = {
+    "": "All rows",
+    "suspect": "Suspect labels",
+    "corrected": "Corrected answers",
+    "adjudicated": "Adjudicated",
+    "split": "Not unanimous",
+    "spans": "Marked spans",
+}
 OTHERS = 50  # versions offered to compare with
 
 
@@ -82,6 +90,8 @@ class RowQuery:
             rows = rows.filter(**{f"provenance__{self.only}": True})
         elif self.only == "split":
             rows = rows.filter(provenance__agreement__lt=1)
+        elif self.only == "spans":
+            rows = rows.filter(row__has_any_keys=SPANS)
         return rows
 
 

@@ -7,14 +7,10 @@ is paused or closed, is sent back as such, so that no step waits for people who 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -24,6 +20,7 @@ from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Purpos
 from lab.labelling.labels.new_queues import make_queue
 from lab.labelling.labels.outcome import filter_opinions
 from lab.labelling.labels.settlement import drop_item, lock_item, sync_preferences
+from lab.lib.json_lines import append_json_lines
 from lab.rollouts.trajectories.models import Rollout
 from lab.training.runs.models import Run
 from trainers.contract.events import Asked
@@ -121,18 +118,6 @@ def tiers_of(ask: Ask) -> list[list[int]] | None:
         return final
     opinions = filter_opinions(Judgement.objects.filter(item=item).order_by("pk"))
     return opinions[0].tiers if opinions else None
-
-
-def append_json_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """All lines in one write, each whole, also behind a line that somebody left unfinished."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        size = os.fstat(handle).st_size
-        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-        os.write(handle, b"\n" * torn + b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    finally:
-        os.close(handle)
 
 
 def drop_late(run: Run, since: datetime | None = None) -> int:

@@ -23,6 +23,7 @@ from lab.training.catalog.catalog import load_catalog
 from lab.training.runs import drafts
 from lab.training.runs.models import Run
 from lab.training.runs.problem_words import format_problem_sentence
+from trainers.contract.spans import METHOD
 from trainers.contract.spec import FINAL, Problem
 
 BATCH = 32  # rows in an optimiser step; of GRPO completions, GROUP to a prompt
@@ -57,12 +58,22 @@ class TrainingGoal:
     recipe: str
     rate: float
     large_rate: float
+    reads_spans: bool = False  # its loss can weigh the tokens of marked spans
     answers: bool = True  # the result writes answers, so that it can be compared with its parent
     instead: str = ""
 
 
 GOALS = (
-    TrainingGoal("dpo", "DPO", "Moves the policy towards the chosen answers and away from the rejected ones.", Form.PREFERENCE, "dpo", 5e-5, 1e-6),
+    TrainingGoal(
+        "dpo",
+        "DPO",
+        "Moves the policy towards the chosen answers and away from the rejected ones.",
+        Form.PREFERENCE,
+        "dpo",
+        5e-5,
+        1e-6,
+        reads_spans=True,
+    ),
     TrainingGoal("kto", "KTO", "Learns from single answers marked good or bad.", Form.KTO, "kto", 5e-5, 1e-6),
     TrainingGoal(
         "reward",
@@ -77,7 +88,9 @@ GOALS = (
     TrainingGoal(
         "grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6
     ),
-    TrainingGoal("sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5),
+    TrainingGoal(
+        "sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5, reads_spans=True
+    ),
 )
 NEEDED = {
     Form.PREFERENCE: "preference pairs",
@@ -169,6 +182,15 @@ class TrainForm:
     @property
     def wants_match(self) -> bool:
         return self.goal.answers and (self.data is None or "match" in self.data)
+
+    @property
+    def marked_rows(self) -> int:
+        """Rows to train on that have marked spans."""
+        return int((self.version.counts.get("spans") or {}).get("rows") or 0)
+
+    @property
+    def wants_spans(self) -> bool:
+        return self.goal.reads_spans and self.marked_rows > 0 and "span_credit" in (self.data or {})
 
     @property
     def wish(self) -> dict[str, Any]:
@@ -268,13 +290,14 @@ class TrainForm:
         if self.errors or self.start is None:
             return None
         before = self.run_before
-        return common | {
+        spec = common | {
             "recipe": self.goal.recipe if self.goal.trainer != "sft" else drafts.CUSTOM,
             "policy": self.start.policy,
             "training": training | self.lengths(before),
             "evaluation": {**((before.spec.get("evaluation") if before else None) or {}), "prompts": prompts, "every": max(1, steps // 2)},
             "dataset": self.dataset(),
         }
+        return spec | {"methods": [{"name": METHOD}]} if self.wants_spans else spec
 
     @property
     def run_before(self) -> Run | None:

@@ -13,7 +13,9 @@ from lab.edges.api.operations import (
     alerts_webhooks,
     audit,
     bin,
+    branches,
     catalog,
+    clusterings,
     datasets,
     datasets_import,
     datasets_training,
@@ -31,12 +33,15 @@ from lab.edges.api.operations import (
     queues,
     queues_leading,
     recalls,
+    reports,
     review,
     rollouts,
     run_queue,
     runs,
+    runs_attempts,
     runs_bulk,
     runs_doctor,
+    runs_edits,
     runs_prompts,
     samplings,
     saved_views,
@@ -46,8 +51,8 @@ from lab.edges.api.operations import (
 )
 from lab.edges.api.operations import annotations as said
 
-READING = (metrics, rollouts, saved_views, what_if, runs_prompts, said)
-EXPERIMENTS = (projects, runs, runs_bulk, run_queue, bin, runs_doctor, ablations, sweeps, *READING, catalog)
+READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, said)
+EXPERIMENTS = (projects, runs, runs_bulk, runs_edits, run_queue, bin, runs_doctor, runs_attempts, ablations, sweeps, *READING, reports, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, lineage, recalls)
 TEAM = (invitations, samplings, policies, policies_hub, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):

@@ -9,12 +9,15 @@ from django.urls import reverse
 from lab.data.datasets.models import Dataset, Recall, Version
 from lab.data.loop.models import Feed
 from lab.labelling.labels.models import Item, Queue
+from lab.models.branches.models import Branch
+from lab.models.embeddings.models import Embedder, EmbeddingJob, JobKind
 from lab.teams.accounts.models import ApiToken, Membership, Project, Team
 from lab.teams.audit.links import register_object_place
 from lab.training.ablations.models import Ablation
 from lab.training.catalog.models import SavedRecipe
 from lab.training.runs.models import Run
 from lab.training.sweeps.models import Sweep
+from lab.watching.reports.models import Report
 
 
 def register_audit_links() -> None:
@@ -23,9 +26,11 @@ def register_audit_links() -> None:
         ("ablation", "ablation", Ablation, "ablation"),
         ("sweep", "sweep", Sweep, "sweep"),
         ("savedrecipe", "saved recipe", SavedRecipe, "recipe-saved"),
+        ("branch", "branch", Branch, "branch"),
         ("queue", "queue", Queue, "queue"),
         ("dataset", "dataset", Dataset, "dataset"),
         ("version", "dataset version", Version, "version"),
+        ("report", "report", Report, "report"),
     ):
         register_object_page(kind, words, model, route)
     register_object_place("item", "item", lambda team: Item.objects.filter(queue__team=team), lambda pk: reverse("label-item", args=[pk]))
@@ -33,6 +38,13 @@ def register_audit_links() -> None:
     register_object_place(
         "feed", "feed", lambda team: Feed.objects.filter(team=team), lambda pk: reverse("run-feeds", args=[Feed.across_teams.get(pk=pk).run_id])
     )
+    register_object_place(
+        "embeddingjob",
+        "clustering",
+        lambda team: EmbeddingJob.objects.filter(team=team, kind=JobKind.CLUSTERS),
+        lambda pk: reverse("clustering", args=[pk]),
+    )
+    register_list_page("embedder", "vectors", Embedder, "clusters")
     register_list_page("apitoken", "access token", ApiToken, "tokens")
     register_list_page("membership", "membership", Membership, "team")
     register_list_page("project", "project", Project, "projects")

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from channels.db import database_sync_to_async
 
 from lab.models.playground import display
-from lab.models.playground.models import Sampling
+from lab.models.playground.models import SamplerQuestion, Sampling
 from lab.models.playground.sampling import group_of
 from lab.training.runs.consumers import PollingConsumer, teams_open_to
 
 
-class SamplingConsumer(PollingConsumer):
-    """Sends ``showing.state`` once at the start and whenever it is another one."""
+class SamplerQuestionConsumer(PollingConsumer):
+    """Sends the state of a question to a checkpoint once at the start and whenever it is another one."""
 
+    model: ClassVar[type[SamplerQuestion]]
+    parameter: ClassVar[str]  # of the address
     group_name: str | None = None
     sent: dict[str, Any] | None = None
 
     async def group(self) -> str | None:
-        self.sampling_id: UUID = self.scope["url_route"]["kwargs"]["sampling_id"]
-        return group_of(self.sampling_id) if await self.may_see() else None
+        self.question_id: UUID = self.scope["url_route"]["kwargs"][self.parameter]
+        return group_of(self.question_id) if await self.may_see() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def may_see(self) -> bool:
-        mine = teams_open_to(self.user_id, "policies.read")
-        return Sampling.objects.filter(pk=self.sampling_id, team__in=mine.values("team")).exists()
+        mine, rows = teams_open_to(self.user_id, "policies.read"), cast(Any, self.model.objects)
+        return bool(rows.filter(pk=self.question_id, team__in=mine.values("team")).exists())
+
+    def build_state(self) -> dict[str, Any]:
+        """What the page draws, read from the database."""
+        raise NotImplementedError
 
     async def connect(self) -> None:
         await super().connect()
@@ -36,7 +42,7 @@ class SamplingConsumer(PollingConsumer):
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def look(self) -> dict[str, Any]:
-        return display.build_sampling_state(Sampling.across_teams.get(pk=self.sampling_id))
+        return self.build_state()
 
     async def poll(self) -> None:
         state = await self.look()
@@ -47,3 +53,10 @@ class SamplingConsumer(PollingConsumer):
     async def sampled(self, message: dict[str, Any]) -> None:
         async with self.lock:
             await self.poll()
+
+
+class SamplingConsumer(SamplerQuestionConsumer):
+    model, parameter = Sampling, "sampling_id"
+
+    def build_state(self) -> dict[str, Any]:
+        return display.build_sampling_state(Sampling.across_teams.get(pk=self.question_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.models.playground.models import Sample, Sampling, Side
+from lab.models.playground.models import Sample, Sampling, Side, WrittenCompletion
 from lab.rollouts.trajectories.tokens import arrays_of, build_token_units, round_for_json
 from trainers.contract.arrays import PackError
 
@@ -23,6 +23,10 @@ def build_sampling_state(sampling: Sampling) -> dict[str, Any]:
 
 
 def serialize_sample(side: Side, sample: Sample) -> dict[str, Any]:
+    return serialize_written(sample, side.special_tokens)
+
+
+def serialize_written(sample: WrittenCompletion, special: dict[str, str], turns: list[list[Any]] | None = None) -> dict[str, Any]:
     """As ``lab.rollouts.trajectories.tokens.build_tokens_json`` has it, for the same script."""
     about = {"number": sample.number, "tokens": sample.tokens, "finish_reason": sample.finish_reason}
     try:
@@ -33,7 +37,7 @@ def serialize_sample(side: Side, sample: Sample) -> dict[str, Any]:
         **about,
         "total": sample.tokens,
         "shown": sample.tokens,
-        "units": build_token_units(sample.text, arrays, side.special_tokens, []),
+        "units": build_token_units(sample.text, arrays, special, turns or []),
         "ids": arrays.ids.tolist(),
         "logprobs": round_for_json(arrays.logprobs),
         "entropies": round_for_json(arrays.entropies),
@@ -44,7 +48,8 @@ def serialize_sample(side: Side, sample: Sample) -> dict[str, Any]:
 class SampleArrays:
     """A sample with the arrays that only training measures, empty."""
 
-    mask = token_advantages = weights = reference_logprobs = ratios = clipped = b""
+    token_advantages = weights = reference_logprobs = ratios = clipped = sampler_logprobs = b""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: WrittenCompletion) -> None:
         self.ids, self.lengths, self.logprobs, self.entropies = sample.ids, sample.lengths, sample.logprobs, sample.entropies
+        self.mask = getattr(sample, "mask", b"")  # of completions with turns of an environment

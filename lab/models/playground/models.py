@@ -1,4 +1,7 @@
-"""Samplings: one prompt, one or two checkpoints, and what they wrote. Only the verbs of Sampling write ``status``."""
+"""Samplings: one prompt, one or two checkpoints, and what they wrote; and what every question to a checkpoint has, whatever room asks it.
+
+Only the verbs of SamplerQuestion write ``status``.
+"""
 
 from __future__ import annotations
 
@@ -30,55 +33,42 @@ class SamplingStatus(models.TextChoices):
 OPEN = (SamplingStatus.QUEUED, SamplingStatus.RUNNING)
 
 
-class SamplingQuerySet(TeamQuerySet["Sampling"]):
+class QuestionQuerySet(TeamQuerySet[Any]):
     def lose(self) -> int:
         """Fails those whose worker is gone; how many they were."""
         gone = self.filter(status=SamplingStatus.RUNNING, beat__lt=Now() - LOST_AFTER)
         return gone.update(status=SamplingStatus.FAILED, error="The worker was lost. Try again.", finished_at=Now())
 
 
-class Sampling(TeamOwned):
-    """What was asked. ``sides`` names the checkpoints as they were called then; their rows may be deleted later."""
+class SamplerQuestion(TeamOwned):
+    """What a worker's sampling process answers: who waits for it is told by its status."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    team = models.ForeignKey(Team, models.CASCADE, related_name="samplings")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
-    prompt = models.JSONField()  # [{"role", "content"}]
-    count = models.PositiveSmallIntegerField(default=1)
-    temperature = models.FloatField(default=1.0)
-    top_p = models.FloatField(default=1.0)
-    max_tokens = models.PositiveIntegerField(default=256)
-    seed = models.PositiveIntegerField(default=0)
     status = models.CharField(max_length=8, choices=SamplingStatus.choices, default=SamplingStatus.QUEUED)
     error = models.TextField(blank=True)
-    queue = models.ForeignKey(Queue, models.SET_NULL, null=True, related_name="+")  # which the samples went to
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
     beat = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 
-    objects = TeamManager.from_queryset(SamplingQuerySet)()  # type: ignore[misc,assignment]
-    across_teams = TeamManager.from_queryset(SamplingQuerySet)()  # type: ignore[misc,assignment]
+    objects = TeamManager.from_queryset(QuestionQuerySet)()  # type: ignore[misc,assignment]
+    across_teams = TeamManager.from_queryset(QuestionQuerySet)()  # type: ignore[misc,assignment]
 
     class Meta:
-        indexes = [models.Index(fields=["team", "-created_at"], name="sampling_newest")]
-
-    def __str__(self) -> str:
-        return f"sampling of {self.created_at:%Y-%m-%d %H:%M}"
+        abstract = True
 
     @property
     def is_open(self) -> bool:
         return self.status in OPEN
 
-    @property
-    def question(self) -> str:
-        """The last message of the prompt."""
-        return str(self.prompt[-1]["content"]) if self.prompt else ""
-
     # Verbs: each returns whether it changed the row, so that of two callers exactly one acts.
 
+    def _own_row(self) -> Any:
+        rows: Any = type(self).objects
+        return rows.same_row(self)
+
     def _become(self, status: SamplingStatus, before: tuple[SamplingStatus, ...], **fields: Any) -> bool:
-        changed = Sampling.objects.same_row(self).filter(status__in=before).update(status=status, **fields) == 1
+        changed: bool = self._own_row().filter(status__in=before).update(status=status, **fields) == 1
         self.refresh_from_db()
         return changed
 
@@ -88,7 +78,7 @@ class Sampling(TeamOwned):
 
     def beats(self) -> bool:
         """The worker lives; False when nobody wants the answer any more."""
-        return Sampling.objects.same_row(self).filter(status=SamplingStatus.RUNNING).update(beat=Now()) == 1
+        return bool(self._own_row().filter(status=SamplingStatus.RUNNING).update(beat=Now()) == 1)
 
     def finish(self) -> bool:
         return self._become(SamplingStatus.FINISHED, (SamplingStatus.RUNNING,), finished_at=Now())
@@ -98,6 +88,48 @@ class Sampling(TeamOwned):
 
     def stop(self) -> bool:
         return self._become(SamplingStatus.STOPPED, OPEN, finished_at=Now())
+
+
+class WrittenCompletion(TeamOwned):
+    """One completion of T tokens, as far as it is written. Arrays as ``trainers.contract.arrays`` packs them."""
+
+    number = models.PositiveSmallIntegerField()
+    text = models.TextField(blank=True)
+    finish_reason = models.CharField(max_length=10, blank=True)
+    ids = models.BinaryField(default=b"")
+    lengths = models.BinaryField(default=b"")
+    logprobs = models.BinaryField(default=b"")
+    entropies = models.BinaryField(default=b"")
+    tokens = models.PositiveIntegerField(default=0)
+    rollout = models.BigIntegerField(null=True)  # the stored rollout it became when it went to a queue
+
+    class Meta:
+        abstract = True
+
+
+class Sampling(SamplerQuestion):
+    """What was asked. ``sides`` names the checkpoints as they were called then; their rows may be deleted later."""
+
+    team = models.ForeignKey(Team, models.CASCADE, related_name="samplings")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    prompt = models.JSONField()  # [{"role", "content"}]
+    count = models.PositiveSmallIntegerField(default=1)
+    temperature = models.FloatField(default=1.0)
+    top_p = models.FloatField(default=1.0)
+    max_tokens = models.PositiveIntegerField(default=256)
+    seed = models.PositiveIntegerField(default=0)
+    queue = models.ForeignKey(Queue, models.SET_NULL, null=True, related_name="+")  # which the samples went to
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-created_at"], name="sampling_newest")]
+
+    def __str__(self) -> str:
+        return f"sampling of {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def question(self) -> str:
+        """The last message of the prompt."""
+        return str(self.prompt[-1]["content"]) if self.prompt else ""
 
 
 class Side(TeamOwned):
@@ -120,21 +152,12 @@ class Side(TeamOwned):
         return self.label
 
 
-class Sample(TeamOwned):
-    """One completion of T tokens, as far as it is written. Arrays as ``trainers.contract.arrays`` packs them."""
+class Sample(WrittenCompletion):
+    """One completion of a side."""
 
     team_path = "side__sampling__team"
 
     side = models.ForeignKey(Side, models.CASCADE, related_name="samples")
-    number = models.PositiveSmallIntegerField()
-    text = models.TextField(blank=True)
-    finish_reason = models.CharField(max_length=10, blank=True)
-    ids = models.BinaryField(default=b"")
-    lengths = models.BinaryField(default=b"")
-    logprobs = models.BinaryField(default=b"")
-    entropies = models.BinaryField(default=b"")
-    tokens = models.PositiveIntegerField(default=0)
-    rollout = models.BigIntegerField(null=True)  # the stored rollout it became when it went to a queue
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["side", "number"], name="sample_of_side")]

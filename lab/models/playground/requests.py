@@ -93,7 +93,12 @@ def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str,
 
 
 def enqueue_sampling(sampling_id: str) -> None:
+    send_sampler_task("playground", sampling_id)
+
+
+def send_sampler_task(name: str, question_id: str) -> None:
+    """A message that cannot be sent now is sent by the next worker's sweep."""
     try:
-        app.send_task("playground", args=[sampling_id], queue=ANALYSIS)
+        app.send_task(name, args=[question_id], queue=ANALYSIS)
     except OperationalError as error:
-        log.warning("sampling %s waits in the database, Redis cannot be told: %s", sampling_id, error)
+        log.warning("%s %s waits in the database, Redis cannot be told: %s", name, question_id, error)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 from uuid import UUID
 
 from lab.lib.child_environment import SAMPLER
 from lab.lib.kept_process import Conversation, IdleProcess, KeptProcess, StartError
-from lab.models.playground.models import SECONDS, Sample, Sampling, Side
+from lab.models.playground.models import SECONDS, Sample, SamplerQuestion, Sampling, Side
 from lab.models.policies.checkpoint_paths import folder_of
 from lab.training.runs.publisher import publish_message
 from trainers.contract import arrays
 
 SHOWN_ERROR = 300
+Question = TypeVar("Question", bound=SamplerQuestion)
 
 
 class SamplingError(RuntimeError):
@@ -23,35 +24,44 @@ class SamplingError(RuntimeError):
 
 
 def group_of(sampling_id: UUID) -> str:
-    """The channel group that hears of a sampling."""
+    """The channel group that hears of a question to a checkpoint, by its id."""
     return f"sampling-{sampling_id}"
 
 
 def run_sampling(sampling_id: str) -> None:
     sampling = Sampling.across_teams.filter(pk=sampling_id).first()
-    if sampling is None or not sampling.claim():
+    if sampling is not None:
+        answer_sampler_question(sampling, idle_sampler, write_sampling)
+
+
+def answer_sampler_question(question: Question, idle: IdleProcess, write: Callable[[Question, Conversation], bool]) -> None:
+    """Claims the question and answers it in a process of ``idle``. ``write`` stores the answer: False when somebody stopped it meanwhile."""
+    if not question.claim():
         return
-    publish_sampling_update(sampling)
+    publish_sampling_update(question)
     try:
-        with Conversation(idle_sampler, SECONDS) as sampler:  # one process for all sides
-            for side in sampling.sides.select_related("checkpoint"):
-                if not write_side_samples(sampling, side, sampler):
-                    return  # somebody stopped it
-        sampling.finish()
+        with Conversation(idle, SECONDS) as sampler:
+            if write(question, sampler):
+                question.finish()
     except StartError as error:
-        sampling.fail(f"Sampling {error}.")
+        question.fail(f"Sampling {error}.")
     except SamplingError as error:
-        sampling.fail(str(error))
+        question.fail(str(error))
     except Exception as error:  # nobody waits for ever for an answer that will not come
-        sampling.fail(f"Sampling failed: {type(error).__name__}.")
+        question.fail(f"Sampling failed: {type(error).__name__}.")
         raise
     finally:
-        publish_sampling_update(sampling)
+        publish_sampling_update(question)
 
 
-def publish_sampling_update(sampling: Sampling) -> None:
+def publish_sampling_update(question: SamplerQuestion) -> None:
     """Wakes the open pages; what there is to see is in the database."""
-    publish_message(group_of(sampling.pk), {"type": "sampled"})
+    publish_message(group_of(question.pk), {"type": "sampled"})
+
+
+def write_sampling(sampling: Sampling, sampler: Conversation) -> bool:
+    """Whether all sides are written to their end, by one process. Raises SamplingError."""
+    return all(write_side_samples(sampling, side, sampler) for side in sampling.sides.select_related("checkpoint"))
 
 
 def write_side_samples(sampling: Sampling, side: Side, sampler: Conversation) -> bool:
@@ -64,6 +74,8 @@ def write_side_samples(sampling: Sampling, side: Side, sampler: Conversation) ->
         elif line["event"] == "written":
             for number, completion in enumerate(line["completions"]):
                 Sample.objects.update_or_create(side=side, number=number, defaults=pack_completion(completion))
+        else:
+            continue  # a sign of life
         publish_sampling_update(sampling)
     return True
 

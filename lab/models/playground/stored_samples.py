@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from django.db import transaction
@@ -16,15 +16,16 @@ from django.db.models import Max
 from lab.labelling.labels.models import Kind, Queue
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.lib.refusals import Refusal
-from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
+from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side, WrittenCompletion
 from lab.rollouts.trajectories.models import Rollout as Stored
 from lab.supervision.supervisor.ingest import ingest_spool
-from lab.teams.accounts.models import User
-from lab.training.runs.models import Run
+from lab.teams.accounts.models import Team, User
+from lab.training.runs.models import Checkpoint, Run
 from trainers.contract import arrays, spool
-from trainers.contract.events import Message, Rollout
+from trainers.contract.events import Message, Rollout, Turn
 
 PHASE: Literal["play"] = "play"
+Written = TypeVar("Written", bound=WrittenCompletion)
 
 
 def to_queue(sampling: Sampling, user: User | None) -> Queue:
@@ -65,46 +66,60 @@ def build_answer_groups(written: Sequence[Sequence[Sample]]) -> tuple[Kind, list
 
 
 def store_samples_as_rollouts(sampling: Sampling, side: Side, samples: Sequence[Sample]) -> None:
-    """Writes the samples to the run's spool and ingests them; each learns which rollout it is. Raises Refusal."""
-    if side.checkpoint is None:
-        raise Refusal(f"{side.label} was deleted; sample from another checkpoint.")
-    run = sampling.team.runs.select_for_update().get(pk=side.checkpoint.run_id)
+    """Raises Refusal."""
+    prompt = [Message(message["role"], message["content"]) for message in sampling.prompt]
+    store_as_rollouts(find_writer(sampling.team, side.checkpoint, side.label), samples, prompt)
+
+
+def find_writer(team: Team, checkpoint: Checkpoint | None, label: str) -> tuple[Run, int]:
+    """The run whose checkpoint wrote, locked, and the checkpoint's step. Raises Refusal when its spool cannot be written to."""
+    if checkpoint is None:
+        raise Refusal(f"{label} was deleted; sample from another checkpoint.")
+    run = team.runs.select_for_update().get(pk=checkpoint.run_id)
     if run.is_open or run.outside:
         raise Refusal(f"#{run.number} is {run.status}: its answers can be labelled once it has ended.")
-    step, path = side.checkpoint.step, run.folder / spool.SPOOL
+    return run, checkpoint.step
+
+
+def store_as_rollouts(writer: tuple[Run, int], samples: Sequence[Written], prompt: list[Message], **fields: Any) -> None:
+    """Writes the samples to the run's spool and ingests them; each learns which rollout it is. ``fields``: of all their events."""
+    run, step = writer
+    path = run.folder / spool.SPOOL
     theirs = Stored.objects.filter(run=run, phase=PHASE, step=step)
     newest = theirs.aggregate(newest=Max("group"))["newest"]
-    group = 0 if newest is None else newest + 1
+    place = {"step": step, "group": 0 if newest is None else newest + 1, "attempt": max(run.attempt, 1)}
     spool.cut_torn_tail(path)
     with path.open("ab") as file:
-        file.write(b"".join(spool.encoder.encode(build_rollout_event(sampling, sample, run, step, group)) + b"\n" for sample in samples))
+        file.write(b"".join(spool.encoder.encode(build_rollout_event(sample, prompt, **place, **fields)) + b"\n" for sample in samples))
     while ingest_spool(run) is not None:
         pass
-    known = dict(theirs.filter(group=group).values_list("sample", "pk"))
+    known = dict(theirs.filter(group=place["group"]).values_list("sample", "pk"))
     for sample in samples:
         sample.rollout = known[sample.number]
-    Sample.objects.bulk_update(samples, ["rollout"])
+    type(samples[0]).objects.bulk_update(samples, ["rollout"])
 
 
-def build_rollout_event(sampling: Sampling, sample: Sample, run: Run, step: int, group: int) -> Rollout:
+def build_rollout_event(sample: WrittenCompletion, prompt: list[Message], **fields: Any) -> Rollout:
+    mask = bytes(getattr(sample, "mask", b""))
     entropies = arrays.unpack_array(bytes(sample.entropies)).astype(np.float64)
+    own = entropies[arrays.unpack_array(mask) > 0] if mask else entropies
     return Rollout(
-        attempt=max(run.attempt, 1),
         time=time.time(),
-        step=step,
         phase=PHASE,
-        group=group,
         sample=sample.number,
-        prompt=[Message(message["role"], message["content"]) for message in sampling.prompt],
+        prompt=prompt,
         completion=sample.text,
         rewards={},
         reward=None,
-        finish_reason="stop" if sample.finish_reason == "stop" else "length",
-        length=sample.tokens,
-        mean_entropy=float(entropies.mean()),
-        max_entropy=float(entropies.max()),
+        finish_reason=cast(Any, sample.finish_reason if sample.finish_reason in ("stop", "turns") else "length"),
+        length=len(own),
+        mean_entropy=float(own.mean()),
+        max_entropy=float(own.max()),
+        turns=[Turn(*turn) for turn in getattr(sample, "turns", ())],
         ids=bytes(sample.ids),
         lengths=bytes(sample.lengths),
         logprobs=bytes(sample.logprobs),
         entropies=bytes(sample.entropies),
+        mask=mask,
+        **fields,
     )

@@ -23,6 +23,7 @@ KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards t
 STOPPED = SafeString('<span class="muted">stopped</span>')
 WHOLE_IN_CELL = 56  # characters that two lines of a narrow cell hold, wherever they break
 EMPTY = SafeString('<span class="muted">empty</span>')
+BLANK = SafeString('<span class="muted">white space only</span>')  # a link needs words that can be seen
 NOTHING = SafeString('<span class="muted">–</span>')
 
 
@@ -91,7 +92,7 @@ def render_completion_cell(row: TableRow) -> SafeString:
     """The beginning and, where the page has it, the end. Of longer ones the page's script asks for the end."""
     head = row.rollout.head
     is_cut = len(head) >= CUT_AT
-    words = make_excerpt(head, is_cut=is_cut, whole_up_to=WHOLE_IN_CELL).render() or EMPTY
+    words = make_excerpt(head, is_cut=is_cut, whole_up_to=WHOLE_IN_CELL).render() if head.strip() else (BLANK if head else EMPTY)
     more = f' data-ending="{row.rollout.pk:d}"' if is_cut else ""
     repeats = render_repeats(row.repeats) if row.repeats else ""
     return mark_safe(f'<a class="words" href="{row.url}" data-open{more}>{words}</a>{repeats}')  # ``render`` has escaped them

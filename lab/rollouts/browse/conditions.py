@@ -23,6 +23,8 @@ from lab.training.runs.models import Run
 
 # Flags that rooms further right answer: name → the ids of the team's rollouts that have it. They enter themselves, with a field, when they start.
 ELSEWHERE: Registry[Callable[[Team], Combinable]] = Registry("condition")
+# Texts that rooms further right understand: name → the ids of the team's rollouts for which the value holds.
+VALUED: Registry[Callable[[Team, str], Combinable]] = Registry("condition")
 LOOKUPS = {"eq": "exact", "lt": "lt", "le": "lte", "gt": "gt", "ge": "gte"}
 LISTED = ("team_id", "number", "name", "status", "rollouts", "last_rollout", "searchable_to")  # of a run, which has forty columns
 COLUMNS = {"finish": "finish_reason"}  # where a field is not called what its column is
@@ -92,6 +94,9 @@ def apply_rollout_filter(rollouts: QuerySet[Rollout], one: Filter, team: Team, r
     if one.field in ELSEWHERE:
         having = Q(pk__in=ELSEWHERE[one.field](team))
         return rollouts.filter(having if yes else ~having)
+    if one.field in VALUED:
+        having = Q(pk__in=VALUED[one.field](team, one.value))
+        return rollouts.filter(having if one.operator == "is" else ~having)
     if one.field == "prompt":
         return rollouts.filter(prompt_id__in=prompt_matches(one.value, team.pk))
     if one.field == "filtered":

@@ -136,6 +136,8 @@ def schema_of(pa: Any, tokens: bool) -> Any:
     ]
     if tokens:
         fields += [(name, pa.list_(pa.int32() if name in WHOLE else pa.float32())) for name in TOKENS]
+        fields += [("alternative_ids", pa.list_(pa.list_(pa.int32()))), ("alternative_logprobs", pa.list_(pa.list_(pa.float32())))]
+        fields += [("alternative_texts", pa.list_(pa.struct([("id", pa.int64()), ("text", pa.string())])))]
     return pa.schema(fields)
 
 

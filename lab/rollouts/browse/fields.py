@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 
 from lab.lib.numbers import parse_ids, parse_whole_number
@@ -20,7 +21,9 @@ MOST_IDS = 100  # rollouts that a filter names
 
 @dataclass(frozen=True)
 class Field:
-    """``kind`` is number, choice, text, flag or ids; ``choices`` value → label; ``whole`` numbers have no fraction."""
+    """``kind`` is number, choice, text, flag or ids; ``choices`` value → label; ``whole`` numbers have no fraction. ``pattern``: what a text has to
+    be, a regular expression, with ``sample`` as an example.
+    """
 
     name: str
     label: str
@@ -31,11 +34,15 @@ class Field:
     choices: dict[str, str] = field(default_factory=dict)
     sortable: bool = False
     whole: bool = False
+    pattern: str = ""
+    sample: str = ""
 
     @property
     def example(self) -> str:
         if self.kind == "ids":
             return "17,42"
+        if self.sample:
+            return self.sample
         return "algebra" if self.kind != "number" else "10" if self.whole else "0.5"
 
     def problem(self, value: str) -> tuple[str, str] | None:
@@ -51,6 +58,8 @@ class Field:
             return self.no_ids(value)
         elif "\0" in value or len(value) > MAX_VALUE:
             return f"{self.label}: the value is too long or contains an invalid character", f"give at most {MAX_VALUE} characters of text"
+        elif self.pattern and not re.fullmatch(self.pattern, value, re.ASCII):
+            return f"{self.label}: {value[:20]!r} is none", f"give one such as {self.example}"
         return None
 
     def not_a_number(self, value: str) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.columns import Column
 
 ANY = "~"  # in the place of an order; what people write cannot stand behind "sort=", whose equals sign would be encoded
+UNNAMED = "(no name)"  # a reward function may be called by spaces alone
 ARROWS = {"descending": "↓", "ascending": "↑"}
 
 
@@ -51,7 +52,7 @@ def render_column_heads(heads: Iterable[Head], pins: Mapping[str, str]) -> SafeS
 
 def render_head_cell(head: Head, place: int, page: str, pin: str) -> str:
     """One cell as HTML. ``page``, the address of the table, is escaped already."""
-    column, label = head.column, f"<bdi>{escape(head.column.label)}</bdi>"
+    column, label = head.column, f"<bdi>{escape(head.column.label.strip() or UNNAMED)}</bdi>"
     title = f' title="{escape(column.help)}"' if column.help else ""
     if not head.url:
         return f'<th scope="col" class="{column.kind}{pin}"{title}>{label}</th>'

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from lab.rollouts.annotations.summary import Summary, summarize_annotations
+from lab.rollouts.trajectories.alternatives import unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from trainers.contract.arrays import PackError, unpack_array
 
 BATCH = 500
-BATCH_WITH_TOKENS = 5  # a rollout may have 200,000 tokens: nine lists of as many numbers
+BATCH_WITH_TOKENS = 5  # a rollout may have 200,000 tokens: eleven lists of as many numbers, and alternatives
 TOKENS = {
     "token_ids": "ids",
     "logprobs": "logprobs",
@@ -24,7 +25,10 @@ TOKENS = {
     "reference_logprobs": "reference_logprobs",
     "ratios": "ratios",
     "clipped": "clipped",
+    "sampler_logprobs": "sampler_logprobs",
+    "token_ranks": "ranks",
 }
+ALTERNATIVES = ("alternative_ids", "alternative_logprobs", "alternative_texts")  # lists of k for each token, and the text of each id
 NAMES = (  # of a record without token arrays, in their order
     "id",
     "run",
@@ -55,7 +59,7 @@ NAMES = (  # of a record without token arrays, in their order
     "comments",
     "created_at",
 )
-WHOLE = frozenset({"token_ids", "mask", "clipped"})  # arrays of integers
+WHOLE = frozenset({"token_ids", "mask", "clipped", "token_ranks"})  # arrays of integers
 
 
 def build_export_batches(rollouts: Iterable[Rollout], tokens: bool) -> Iterator[list[dict[str, Any]]]:
@@ -103,7 +107,21 @@ def build_export_record(rollout: Rollout, said: Summary) -> dict[str, Any]:
 
 def collect_token_arrays(packed: RolloutTokens | None) -> dict[str, list[Any] | None]:
     """Each array as a list, (T,); None where none was stored or its bytes are damaged. What is not a number is None inside."""
-    return {name: unpack_array_values(bytes(getattr(packed, stored)), name in WHOLE) if packed else None for name, stored in TOKENS.items()}
+    arrays = {name: unpack_array_values(bytes(getattr(packed, stored)), name in WHOLE) if packed else None for name, stored in TOKENS.items()}
+    return arrays | collect_alternatives(packed)
+
+
+def collect_alternatives(packed: RolloutTokens | None) -> dict[str, list[Any] | None]:
+    """The likeliest tokens at each of T tokens: k ids and k log-probabilities, likeliest first, and [{"id", "text"}] of the different ids."""
+    try:
+        found = unpack_alternatives(packed) if packed else None
+    except PackError:
+        found = None
+    if found is None:
+        return dict.fromkeys(ALTERNATIVES)
+    logprobs = [[value if value - value == 0 else None for value in row] for row in np.round(found.logprobs, 6).tolist()]
+    texts = [{"id": id_, "text": text} for id_, text in found.texts.items()]
+    return dict(zip(ALTERNATIVES, (found.ids.tolist(), logprobs, texts), strict=True))
 
 
 def unpack_array_values(data: bytes, whole: bool) -> list[Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lab.training.edits.rows import summarize_run_edits
 from lab.training.runs.form_changes import flatten_spec_leaves
 from lab.training.runs.models import Run
 from lab.training.runs.stack import stack_of
@@ -14,6 +15,7 @@ from lab.training.runs.stack import stack_of
 HIDDEN = ("version", "output", "policy", "base", "methods")  # a path, or said in words of our own
 NOTHING = "–"
 SEED = "seed"
+EDITS = "edited while training"
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,10 @@ def format_setting_value(value: Any) -> str:
 
 
 def build_settings_table(runs: Sequence[Run]) -> list[ComparedSetting]:
-    """Every setting of any of the runs; changed ones first, each part in the order the specs have them."""
-    configs = [settings_of(run) for run in runs]
+    """Every setting of any of the runs; changed ones first, and what was edited while a run trained; each part in the order the specs have them."""
+    edits = summarize_run_edits(runs)
+    edited = {EDITS: NOTHING} if edits else {}
+    configs = [settings_of(run) | edited | ({EDITS: "; ".join(edits[str(run.pk)])} if str(run.pk) in edits else {}) for run in runs]
     rows = [
         ComparedSetting(key, [config.get(key, NOTHING) for config in configs]) for key in dict.fromkeys(key for config in configs for key in config)
     ]

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from lab.rollouts.comparison import chart_choice, configs, series
+from lab.rollouts.comparison import chart_choice, configs, environments, series
 from lab.rollouts.comparison.compared_runs import MOST, ChosenRuns, read_chosen_runs, style_of
 from lab.rollouts.comparison.summaries import RunSummary, list_figure_heads, summarize_compared_runs
 from lab.teams.accounts.roles import has_team_permission
@@ -39,6 +39,7 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
         return render(request, "comparison/matching_runs.html", context)
     rows = configs.build_settings_table(chosen.runs)
     groups = configs.list_groupable_settings(rows)
+    environment = environments.build_environment_table(chosen.runs)
     came_to = summarize_compared_runs(chosen.runs)
     heads = list_figure_heads(chosen.runs)
     context |= {
@@ -47,11 +48,14 @@ def show_run_comparison(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "changed": sum(row.changed for row in rows),
         "groups": groups,
+        "environment": environment,
+        "environment_changed": any(row.changed for row in environment),
         "summaries": came_to,
         "figure_heads": heads,
         "page_data": {
             "page": reverse("compare"),
             "series": reverse("compare-series"),
+            "report": reverse("report-add") + "?kind=chart" if has_team_permission(request, "reports.write") else "",
             "samples": any(count_samples_per_step(run) for run in chosen.runs),
             "figures": heads,
             "runs": [describe_compared_run(summary, groups, index) for index, summary in enumerate(came_to)],

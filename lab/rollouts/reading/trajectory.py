@@ -29,6 +29,7 @@ OVERLAYS = (
     ("logprob", "Log-p"),
     ("kl", "KL"),
     ("ratio", "Ratio"),
+    ("sampler", "Sampler"),
     ("advantage", "Advantage"),
     ("weight", "Weight"),
     ("mask", "Mask"),

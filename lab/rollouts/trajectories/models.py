@@ -17,7 +17,7 @@ class Prompt(TeamOwned):
     team = models.ForeignKey(Team, models.CASCADE, related_name="prompts")
     digest = models.BinaryField(max_length=16)
     messages = models.JSONField()  # [[role, content], …]
-    text = models.TextField()  # the last user message, for lists
+    text = models.TextField()  # the last user message, or the last one, for lists
     reference = models.TextField(blank=True)
 
     class Meta:
@@ -105,6 +105,11 @@ class RolloutTokens(TeamOwned):
     reference_logprobs = models.BinaryField(default=b"")  # empty: the run has no reference policy
     ratios = models.BinaryField(default=b"")  # importance ratio in the last pass; empty: all ones
     clipped = models.BinaryField(default=b"")  # 1 where the clip took the gradient away; empty: nowhere
+    sampler_logprobs = models.BinaryField(default=b"")  # as the sampler reported them; empty: not recorded, as are the four below
+    ranks = models.BinaryField(default=b"")  # of the sampled token by probability, 1: the likeliest, 0: not known
+    alternative_ids = models.BinaryField(default=b"")  # k for each token, likeliest first
+    alternative_logprobs = models.BinaryField(default=b"")
+    alternative_texts = models.BinaryField(default=b"")  # of the different ids, ascending
 
     def __str__(self) -> str:
         return f"tokens of rollout {self.rollout_id}"

@@ -13,32 +13,36 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lab.rollouts.trajectories.alternatives import explain_missing_alternatives, unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import split_completion_blocks
 from trainers.contract.arrays import PackError, unpack_array
 
-VERSION = 1
+VERSION = 2
 # What a page may colour tokens by -> (the array it needs, why it may be missing).
 SOURCES = {
     "entropy": ("entropies", "no entropies were stored with this rollout"),
     "logprob": ("logprobs", "no log-probabilities were stored with this rollout"),
     "kl": ("reference_logprobs", "this run has no reference policy"),
     "ratio": ("ratios", "the importance ratio is 1 for every token: the batch was used in a single on-policy pass"),
+    "sampler": ("sampler_logprobs", "the sampler's log-probabilities were not recorded"),
     "advantage": ("token_advantages", "every token has the rollout's advantage"),
     "weight": ("weights", "no method weights tokens here: every weight is 1"),
     "mask": ("mask", "every token is in the loss"),
 }
 NO_TOKENS = "this rollout came without tokens"
-MEASURED = ("logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped")
+MEASURED = ("logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped", "sampler_logprobs")
 
 
 def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[str, str]) -> bytes:
     """The whole rollout. Damaged arrays give an answer with the text, no tokens, and ``error``."""
     error = "" if tokens is not None else NO_TOKENS
     arrays: dict[str, npt.NDArray[Any]] = {}
+    alternatives = None
     if tokens is not None:
         try:
             arrays = unpack_stored_arrays(tokens)
+            alternatives = unpack_alternatives(tokens)
         except PackError as damage:
             error = f"the tokens of this rollout cannot be read: {damage}"
     lengths = arrays.pop("lengths", None)
@@ -57,7 +61,13 @@ def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[s
         "blocks": locate_blocks(rollout, lengths, edges),
         "turns": rollout.turns,
         "reasons": explain_missing_overlays(rollout, arrays, rollout.phase),
+        "alternatives": None,
+        "alternatives_missing": "" if alternatives else explain_missing_alternatives(rollout.run.spec),
     }
+    if alternatives is not None:
+        header["alternatives"] = {"k": alternatives.k, "texts": {str(id_): text for id_, text in alternatives.texts.items()}}
+        arrays |= {"ranks": alternatives.ranks, "alternative_ids": alternatives.ids.ravel()}
+        arrays["alternative_logprobs"] = alternatives.logprobs.ravel().astype("<f2")
     return assemble_packed_bytes(header, rollout.completion, arrays)
 
 
@@ -118,7 +128,8 @@ def assemble_packed_bytes(header: dict[str, Any], text: str, arrays: dict[str, n
     header["text"] = ["text", add(body), len(body)]
     places = {}
     for name, values in arrays.items():
-        code = {"i": "I"}.get(values.dtype.char, values.dtype.char)
+        values = values.astype("<u4") if values.dtype.kind == "i" else values
+        code = {"L": "I"}.get(values.dtype.char, values.dtype.char)
         places[name] = [code, add(values.astype(values.dtype.newbyteorder("<")).tobytes()), len(values)]
     header["arrays"] = places
     head = json.dumps(header, separators=(",", ":")).encode()

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lab.rollouts.trajectories.alternatives import build_alternatives_json, unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import CUT_AT
 from trainers.contract.arrays import PackError, unpack_array
 
 SHOWN_TOKENS = 2000  # of a rollout, before "show all"
+
+EXTRAS = ("token_advantages", "weights", "reference_logprobs", "ratios", "clipped", "sampler_logprobs")
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,7 +26,8 @@ class TokenArrays:
     """Unpacked arrays of one rollout, all (T,). A measurement that was not stored is NaN; without a mask every token is in the loss.
 
     ``advantages`` and ``weights`` are None where no method gave tokens their own: then all have the rollout's advantage, and weight 1.
-    ``reference`` (log-probabilities) is None without a reference policy, ``ratios`` where all are 1, ``clipped`` where nothing was.
+    ``reference`` (log-probabilities) is None without a reference policy, ``ratios`` where all are 1, ``clipped`` where nothing was, ``sampler`` where
+    the sampler's log-probabilities were not recorded.
     """
 
     ids: npt.NDArray[np.int64]
@@ -36,6 +40,7 @@ class TokenArrays:
     reference: Floats | None = None
     ratios: Floats | None = None
     clipped: Floats | None = None
+    sampler: Floats | None = None  # the sampler's own log-probabilities
 
 
 def arrays_of(tokens: RolloutTokens) -> TokenArrays:
@@ -45,7 +50,7 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
     if len(lengths) != count:
         raise PackError(f"{count} token ids but {len(lengths)} lengths")
     measured: dict[str, Floats | None] = {}
-    for name in ("logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped"):
+    for name in ("logprobs", "entropies", "mask", *EXTRAS):
         values = unpack_array(bytes(getattr(tokens, name))).astype(np.float64)
         if len(values) not in (0, count):
             raise PackError(f"{count} token ids but {len(values)} {name}")
@@ -56,7 +61,7 @@ def arrays_of(tokens: RolloutTokens) -> TokenArrays:
         return np.full(count, missing) if values is None else values
 
     mask = filled("mask", 1.0) > 0
-    extras = (measured[name] for name in ("token_advantages", "weights", "reference_logprobs", "ratios", "clipped"))
+    extras = (measured[name] for name in EXTRAS)
     return TokenArrays(ids, lengths, filled("logprobs", np.nan), filled("entropies", np.nan), mask, *extras)
 
 
@@ -102,10 +107,16 @@ def round_for_json(values: Floats) -> list[float | None]:
     return [round(value, 4) if math.isfinite(value) else None for value in values.tolist()]
 
 
-def build_tokens_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str, str], everything: bool = False) -> dict[str, Any]:
-    """What the page colours. Cut after SHOWN_TOKENS tokens unless ``everything``; ``total`` says how many there are."""
+def build_tokens_json(
+    rollout: Rollout, tokens: RolloutTokens, special: dict[str, str], everything: bool = False, missing: str = ""
+) -> dict[str, Any]:
+    """What the page colours. Cut after SHOWN_TOKENS tokens unless ``everything``; ``total`` says how many there are.
+
+    ``missing``: why a rollout of this run may have no alternatives (``explain_missing_alternatives``).
+    """
     try:
         arrays = arrays_of(tokens)
+        alternatives = unpack_alternatives(tokens)
     except PackError as error:
         return {"id": rollout.pk, "error": f"the tokens of this rollout cannot be read: {error}"}
     total = len(arrays.ids)
@@ -113,7 +124,7 @@ def build_tokens_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str
     shown = build_token_units(rollout.completion, arrays, special, rollout.turns, end)
     if not everything and shown and len(shown[-1][0]) > CUT_AT:
         shown[-1][0] = shown[-1][0][:CUT_AT]
-    some_have = {name: getattr(arrays, name) for name in ("advantages", "weights", "reference", "ratios", "clipped")}
+    some_have = {name: getattr(arrays, name) for name in ("advantages", "weights", "reference", "ratios", "clipped", "sampler")}
     return {
         **{name: round_for_json(values[:end]) for name, values in some_have.items() if values is not None},
         "id": rollout.pk,
@@ -124,4 +135,6 @@ def build_tokens_json(rollout: Rollout, tokens: RolloutTokens, special: dict[str
         "logprobs": round_for_json(arrays.logprobs[:end]),
         "entropies": round_for_json(arrays.entropies[:end]),
         "mask": arrays.mask[:end].astype(int).tolist(),
+        "alternatives": build_alternatives_json(alternatives, end),
+        "alternatives_missing": "" if alternatives else missing,
     }

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.numbers import parse_ids
+from lab.rollouts.trajectories.alternatives import explain_missing_alternatives
 from lab.rollouts.trajectories.answers import collect_answers
 from lab.rollouts.trajectories.cards import whole_card, with_cards
 from lab.rollouts.trajectories.feed import PAGE, Feed, read_feed
@@ -115,7 +116,8 @@ def run_tokens(request: HttpRequest, run_id: Any) -> HttpResponse:
     asked = request.GET.get("ids", "").split(",")[:PAGE]
     ids = parse_ids(asked)
     rows = RolloutTokens.objects.filter(rollout__in=ids, rollout__run=run).select_related("rollout")
-    encoded = [build_tokens_json(tokens.rollout, tokens, run.special_tokens) for tokens in rows]
+    missing = explain_missing_alternatives(run.spec)
+    encoded = [build_tokens_json(tokens.rollout, tokens, run.special_tokens, missing=missing) for tokens in rows]
     return JsonResponse({"rollouts": encoded}, headers={"Cache-Control": "no-store"})
 
 
@@ -136,4 +138,6 @@ def show_rollout_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
     packed = RolloutTokens.objects.filter(rollout=rollout).first()
     if packed is None:
         return JsonResponse({"id": rollout.pk, "error": "this rollout came without tokens"})
-    return JsonResponse(build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True), headers={"Cache-Control": "no-store"})
+    missing = explain_missing_alternatives(rollout.run.spec)
+    body = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True, missing=missing)
+    return JsonResponse(body, headers={"Cache-Control": "no-store"})

@@ -8,12 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from lab.lib.refusals import Refusal
 from trainers.contract import arrays, spool
 from trainers.contract.events import AttemptFinished, AttemptStarted, Metrics, Phase, Rollout, Warned
 
 ALLOWED = (AttemptStarted, Phase, Metrics, Rollout, Warned, AttemptFinished)  # nothing that names a file or asks people
-ARRAYS = ("lengths", "logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped")
+ARRAYS = (
+    "lengths",
+    "logprobs",
+    "entropies",
+    "mask",
+    "token_advantages",
+    "weights",
+    "reference_logprobs",
+    "ratios",
+    "clipped",
+    "sampler_logprobs",
+    "ranks",
+)
 MOST_TOKENS = 1 << 18  # of a completion
 TOKENS_OF_CHARACTER = 4  # a code point is at most four bytes, each a token at worst
 TOKENS_WITHOUT_TEXT = 1 << 14  # special tokens add none
@@ -48,7 +62,7 @@ def check_lines(data: bytes) -> None:
 
 
 def count_array_values(event: Rollout, number: int, most: int) -> int:
-    """How many values its arrays hold. Raises Refusal unless each is empty or as long as its token ids."""
+    """How many values its arrays hold. Raises Refusal unless each is empty or as long as its token ids, alternatives a few times as long."""
     location, total = f"body.{number}", 0
     longest = min(MOST_TOKENS, TOKENS_OF_CHARACTER * len(event.completion) + TOKENS_WITHOUT_TEXT)
     tokens = count_packed_values(event, "ids", location, longest)
@@ -61,7 +75,29 @@ def count_array_values(event: Rollout, number: int, most: int) -> int:
         total += count
         if total > most:
             raise Refusal("the token arrays of these lines unpack to far more than was sent: send fewer lines at once", field="body", status=422)
+    total += count_alternatives(event, location, tokens)
+    if total > most:
+        raise Refusal("the token arrays of these lines unpack to far more than was sent: send fewer lines at once", field="body", status=422)
     return total + tokens
+
+
+def count_alternatives(event: Rollout, location: str, tokens: int) -> int:
+    """How many values they hold. Raises Refusal unless there are k ids, k log-probabilities for each token and a text for each different id."""
+    most = min(tokens * arrays.MOST_ALTERNATIVES, arrays.MOST_VALUES)
+    ids, logprobs = (count_packed_values(event, name, location, most) for name in ("alternative_ids", "alternative_logprobs"))
+    if ids != logprobs or (ids and ids % tokens):
+        fix = f"send k ids and k log-probabilities for each token, k at most {arrays.MOST_ALTERNATIVES}, or leave both empty"
+        raise Refusal(
+            f"{ids:,} alternatives with {logprobs:,} log-probabilities for {tokens:,} tokens: {fix}", field=f"{location}.alternative_ids", status=422
+        )
+    try:
+        texts = arrays.unpack_texts(event.alternative_texts)
+        different = len(np.unique(arrays.unpack_array(event.alternative_ids)))
+    except arrays.PackError as error:
+        raise Refusal(str(error), field=f"{location}.alternative_texts", status=422) from None
+    if len(texts) not in (0, different):
+        raise Refusal(f"{len(texts):,} texts for {different:,} different ids", field=f"{location}.alternative_texts", status=422)
+    return ids + logprobs + sum(map(len, texts))
 
 
 def count_packed_values(event: Rollout, name: str, location: str, most: int) -> int:

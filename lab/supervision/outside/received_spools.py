@@ -17,7 +17,8 @@ from django.db.models import Min
 from lab.lib import bounded_process
 from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
-from lab.supervision.supervisor.ingest import ingest_spool, to_utc_datetime
+from lab.supervision.supervisor.attempts import to_utc_datetime
+from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import live

@@ -11,7 +11,23 @@ from typing import Any
 from lab.training.runs import preparation
 from lab.training.runs.metrics import NAME_LENGTH, Points
 from lab.training.runs.models import Run
-from trainers.contract.events import COLD_START, Asked, AttemptFinished, AttemptStarted, Checkpoint, Event, Metrics, Phase, Rollout, Saved, Warned
+from lab.training.runs.reward_weights import EDITED_WEIGHTS
+from trainers.contract.edits import MOST_CHANGES, pick_reward_weights
+from trainers.contract.events import (
+    COLD_START,
+    Asked,
+    AttemptFinished,
+    AttemptStarted,
+    Checkpoint,
+    Edited,
+    Event,
+    Inputs,
+    Metrics,
+    Phase,
+    Rollout,
+    Saved,
+    Warned,
+)
 from trainers.contract.spec import MOST_RANKED
 from trainers.contract.spool import Line
 
@@ -41,10 +57,12 @@ class SpoolBatch:
     rollouts: list[tuple[Rollout, int]] = field(default_factory=list)
     points: dict[int, Points] = field(default_factory=dict)  # by attempt
     started: list[tuple[AttemptStarted, int]] = field(default_factory=list)
+    inputs: list[Inputs] = field(default_factory=list)
     finished: list[AttemptFinished] = field(default_factory=list)
     saved: list[Checkpoint | Saved] = field(default_factory=list)
     warned: list[Warned] = field(default_factory=list)
     questions: list[Asked] = field(default_factory=list)
+    edited: list[Edited] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
@@ -65,6 +83,8 @@ class SpoolBatch:
                 self._add_phase(event)
             case AttemptStarted():
                 self._add_start(event, line.end)
+            case Inputs():
+                self.inputs.append(event)
             case AttemptFinished():
                 self.finished.append(event)
             case Checkpoint() | Saved():
@@ -73,6 +93,14 @@ class SpoolBatch:
                 self.warned.append(event)
             case Asked():
                 self.questions.append(event)
+            case Edited():
+                self._add_edited(event)
+
+    def _add_edited(self, event: Edited) -> None:
+        self.edited.append(event)
+        latest = self.value("latest")
+        weights = latest.get(EDITED_WEIGHTS, {}) | pick_reward_weights(event.changes)
+        self.fields["latest"] = latest | {"edits": latest.get("edits", 0) + 1} | ({EDITED_WEIGHTS: weights} if weights else {})
 
     def _add_phase(self, event: Phase) -> None:
         self.fields |= {"phase": event.name[:50], "phase_done": event.done, "phase_total": event.total}
@@ -170,6 +198,10 @@ def explain_event_refusal(event: Event) -> str:
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "deadline": (event.deadline, END_OF_TIME)}
             if not 0 < len(event.key) <= KEY_LENGTH or not 2 <= len(event.completions) <= MOST_RANKED:
                 return f"a question has a key of 1 to {KEY_LENGTH} characters and 2 to {MOST_RANKED} completions"
+        case Edited():
+            numbers |= {"step": (event.step, INTEGER)}
+            if not 0 < len(event.key) <= KEY_LENGTH or len(event.changes) > MOST_CHANGES:
+                return f"an edit has a key of 1 to {KEY_LENGTH} characters and at most {MOST_CHANGES} settings"
         case Metrics():
             numbers |= {"step": (event.step, INTEGER), "tokens": (event.tokens, BIGINT)}
         case Phase():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -21,13 +21,15 @@ from lab.data.loop import human_reward
 from lab.lib.garbage_collection import freeze_loaded
 from lab.rollouts.trajectories.models import Rollout
 from lab.supervision.supervisor import prompts
+from lab.supervision.supervisor.attempts import record_attempts, to_utc_datetime
 from lab.supervision.supervisor.batch import SpoolBatch, collect_batch
 from lab.supervision.supervisor.read_ahead import ReadAhead
 from lab.supervision.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS, rollout_rows, token_rows
+from lab.training.edits.delivery import record_edited_events
 from lab.training.runs import live, metrics
 from lab.training.runs.models import Attempt, Checkpoint, Run
 from trainers.contract import spool
-from trainers.contract.events import AttemptStarted, Saved
+from trainers.contract.events import Saved
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ def write_batch(batch: SpoolBatch) -> metrics.Points:
         for attempt in sorted(batch.points):
             stored = metrics.append_metric_points(cursor, run.pk, attempt, batch.points[attempt], batch.to)
         record_saved(batch)
+        record_edited_events(run, batch.edited)
         if batch.questions:
             keys, asked_about = prompts.resolve_prompt_ids(cursor, run.team_id, batch.questions)
             human_reward.record_questions(run, batch.questions, keys)
@@ -128,31 +131,6 @@ def copy_rollouts(cursor: Any, batch: SpoolBatch, ids: list[int]) -> dict[bytes,
             for piece in token_rows(batch.rollouts, ids):
                 copy.write(piece)
     return new_prompts
-
-
-def record_attempts(batch: SpoolBatch) -> None:
-    run = batch.run
-    Attempt.objects.bulk_create([attempt_of(run, event, end) for event, end in batch.started], ignore_conflicts=True)
-    for event in batch.finished:
-        Attempt.objects.filter(run=run, number=event.attempt).update(outcome=event.outcome, error=event.error)
-
-
-def attempt_of(run: Run, event: AttemptStarted, end: int) -> Attempt:
-    return Attempt(
-        run=run,
-        number=event.attempt,
-        from_step=event.from_step,
-        host=event.host[:200],
-        device=event.device[:100],
-        command=event.command,
-        versions=event.versions,
-        started_at=to_utc_datetime(event.time),
-        spool_end=end,
-    )
-
-
-def to_utc_datetime(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def mark_superseded_rollouts(batch: SpoolBatch) -> int:

@@ -72,8 +72,8 @@ def _store_prompts(cursor: Any, team_id: int, new: dict[bytes, Rollout | Asked])
 
 def _build_prompt_row(key: bytes, event: Rollout | Asked) -> dict[str, Any]:
     messages = [[message.role, message.content] for message in event.prompt]
-    text = next((content for role, content in reversed(messages) if role == "user"), "")
-    return {"digest": key.hex(), "messages": messages, "text": text, "reference": event.reference}
+    said = [content for role, content in reversed(messages) if role == "user"] or [messages[-1][1] if messages else ""]  # roles can have any name
+    return {"digest": key.hex(), "messages": messages, "text": said[0], "reference": event.reference}
 
 
 def remember_prompts(team_id: int, committed: dict[bytes, int]) -> None:

@@ -25,7 +25,10 @@ ROLLOUT_COLUMNS = (
     "id, run_id, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at, reward, advantage, mean_entropy,"
     " max_entropy, phase, finish_reason, filtered, turns, rewards, contributions, shaped, completion"
 )
-TOKEN_COLUMNS = "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights, reference_logprobs, ratios, clipped"
+TOKEN_COLUMNS = (
+    "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights, reference_logprobs, ratios, clipped, sampler_logprobs, ranks,"
+    " alternative_ids, alternative_logprobs, alternative_texts"
+)
 
 # 23 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
 FIXED = Struct(">h iq i16s iq ih ii ii ih ii i? iq iq".replace(" ", "")).pack
@@ -36,7 +39,7 @@ TOKENS = Struct(">hiqi").pack
 NO_TURNS = LENGTH(3) + b"\x01[]"
 NOTHING = LENGTH(3) + b"\x01{}"
 NO_METHODS = NOTHING + NOTHING
-NO_ARRAYS = 5 * LENGTH(0)
+NO_ARRAYS = 10 * LENGTH(0)
 encode_json = msgspec.json.Encoder().encode
 
 Numbered = tuple[Rollout, int]  # an event and the spool offset after it
@@ -83,7 +86,7 @@ def token_rows(rollouts: Sequence[Numbered], ids: Sequence[int]) -> Iterator[byt
             event = rollouts[index][0]
             lengths, logprobs, entropies, mask = event.lengths, event.logprobs, event.entropies, event.mask
             parts += (
-                TOKENS(11, 8, ids[index], len(event.ids)),
+                TOKENS(16, 8, ids[index], len(event.ids)),
                 event.ids,
                 LENGTH(len(lengths)),
                 lengths,
@@ -125,7 +128,8 @@ def by_methods(event: Rollout) -> bytes:
 
 def more_arrays(event: Rollout) -> bytes:
     """What only some runs have; nothing where this rollout has none of it."""
-    arrays = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped)
+    own = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped, event.sampler_logprobs)
+    arrays = (*own, event.ranks, event.alternative_ids, event.alternative_logprobs, event.alternative_texts)
     return b"".join(LENGTH(len(packed)) + packed for packed in arrays) if any(arrays) else b""
 
 

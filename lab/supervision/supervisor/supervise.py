@@ -24,6 +24,7 @@ from lab.supervision.supervisor.ingest import ingest_spool
 from lab.supervision.supervisor.resources import ResourceSampler
 from lab.supervision.supervisor.run_claims import claim_next_run
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
+from lab.training.edits.delivery import close_run_edits, send_run_edits
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import enqueue_run
 from lab.training.runs.models import Run, Status
@@ -162,6 +163,7 @@ class Supervisor:
             return AdoptedTrainer(run.folder)
         trainer_process.write_spec(run.folder, run.spec)
         trainer_process.clear_stop(run.folder)
+        self.patiently(self.send_edits)  # before the trainer reads them: what was withdrawn meanwhile is not applied
         attempt = spool.last_attempt(run.folder / spool.SPOOL) + 1
         if not self.patiently(lambda: run.begin(self.owner, attempt)):
             self.control()
@@ -235,7 +237,15 @@ class Supervisor:
             self.stop()
         if stored["kill_requested"]:
             self.kill("killed; resume goes on from the last checkpoint")
+        self.send_edits()
         self.answer()
+
+    def send_edits(self) -> None:
+        """What people want to change goes into the run folder; the trainer reads it at its next step."""
+        try:
+            send_run_edits(self.run)
+        except OSError:
+            log.exception("run %s: its edits could not be sent", self.run.pk)
 
     def answer(self) -> None:
         """What people said about the trainer's questions goes into the run folder. Without it the trainer goes on with its fallback."""
@@ -283,6 +293,8 @@ class Supervisor:
             raise LeaseLost
         self.patiently(lambda: ledger.close_leases(self.owner))
         trainer_process.clear_stop(run.folder)
+        if status == Status.FINISHED:
+            self.patiently(lambda: close_run_edits(run))
         if run.spec.get("human"):
             self.patiently(lambda: human_reward.close_reward_queue(run))
         for follower in followers:

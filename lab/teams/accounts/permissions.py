@@ -36,9 +36,11 @@ TABLE: dict[str, Permission] = {
             "Launch, clone, ablate, stop, kill, resume, rename, tag, archive and annotate runs, order the queue, put runs in the bin; save recipes",
             LEADS,
         ),
+        Permission("runs.edit", "Change settings of a running run, withdraw such an edit", LEADS),
         Permission("runs.delete", "Delete runs in the bin before their time", ADMINS),
         Permission("workers.drain", "Drain workers, where the lab has no other team (else operators do)", ADMINS),
         Permission("runs.replay", "Replay stored groups through other methods", LEADS),
+        Permission("rollouts.embed", "Embed rollouts: cluster selections, find similar ones; delete clusterings and vectors", LEADS),
         Permission("runs.send", "Send runs trained elsewhere", LEADS),
         Permission("rollouts.annotate", "Tag, rate, mark and comment on rollouts", LEADS),
         Permission("rollouts.export", "Export selections of rollouts", LEADS),
@@ -51,11 +53,14 @@ TABLE: dict[str, Permission] = {
         Permission("datasets.export", "Download dataset versions", LEADS),
         Permission("datasets.recall", "Recall labels", LEADS),
         Permission("policies.read", "View policies and checkpoints", READERS),
-        Permission("policies.use", "Sample in the playground, download weights, request an alias", LEADS),
+        Permission("policies.use", "Sample in the playground, branch at tokens, download weights, request an alias", LEADS),
         Permission("policies.promote", "Assign aliases, set gates and retention, push to a hub", ADMINS),
         Permission("usage.read", "View usage, cost and quotas", READERS),
         Permission("usage.manage", "Set quotas", ADMINS),
         Permission("projects.manage", "Create, rename and archive projects, move items between them", LEADS),
+        Permission("reports.read", "View reports", READERS),
+        Permission("reports.write", "Write, archive and export reports", LEADS),
+        Permission("reports.delete", "Delete archived reports", ADMINS),
         Permission("alerts.manage", "Set the team's alert rules and webhooks", ADMINS),
         Permission("alerts.rules", "Set own alert rules", READERS),
         Permission("members.read", "View team members", READERS),
@@ -108,6 +113,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_access("home", "palette", ask="lab.enter"),  # the palette shows each kind to who may read it
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
+    **make_read_access("run-environment", "run-requirements", ask="runs.read"),
     **make_read_access("recipe-saved", "ablations", "ablation", "sweeps", "sweep", ask="runs.read"),
     **make_read_access("launch", ask="runs.launch"),
     **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", "sweep-new", ask="runs.launch"),
@@ -125,6 +131,10 @@ ROUTES: dict[str, RouteAccess] = {
     **make_write_access("bin-delete", ask="runs.delete"),
     **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
     **make_write_access("sweep-stop", "sweep-continue", "sweep-again", "sweep-delete", ask="runs.launch"),
+    **make_read_access("run-edits", ask="runs.read"),
+    **make_read_write_access("run-edit", ask="runs.edit"),
+    **make_write_access("edit-withdraw", ask="runs.edit"),
+    **make_write_access("edit-fork", ask="runs.launch"),
     **make_read_access("ws-runs", "ws-run", ask="runs.read"),
     # rollouts
     **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "rollouts-ends", "annotations", "comments", ask="runs.read"),
@@ -149,6 +159,9 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_write_access("what-if", ask="runs.read", write="runs.replay"),
     **make_read_access("replay", "replay-tokens", ask="runs.read"),
     **make_write_access("replay-again", ask="runs.replay"),
+    **make_read_write_access("clusters", "similar", ask="runs.read", write="rollouts.embed"),
+    **make_read_access("clustering", "clustering-map", ask="runs.read"),
+    **make_write_access("clustering-delete", "embedding-stop", "embedding-again", "embedder-delete", ask="rollouts.embed"),
     # labelling
     **make_read_access("queues", "queue", "queue-quality", "queue-conflicts", "queue-review", "label-item", ask="label.see"),
     **make_read_access("queue-work", ask="label.work"),
@@ -189,6 +202,12 @@ ROUTES: dict[str, RouteAccess] = {
     # projects
     **make_read_access("projects", "project", ask="runs.read"),
     **make_write_access("project-new", "project-change", "project-archive", "project-restore", "project-move", ask="projects.manage"),
+    # reports
+    **make_read_access("reports", "report", "report-versions", ask="reports.read"),
+    **make_read_access("report-export", "report-choices", ask="reports.write"),
+    **make_read_write_access("report-new", "report-edit", "report-add", ask="reports.write"),
+    **make_write_access("report-preview", "report-restore", "report-archive", "report-unarchive", ask="reports.write"),
+    **make_write_access("report-delete", ask="reports.delete"),
     # usage
     **make_read_access("usage", "usage-left", "usage-csv", ask="usage.read"),
     **make_read_write_access("usage-limits", ask="usage.manage"),
@@ -221,11 +240,19 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_access("sampling", "sampling-state", "ws-sampling", ask="policies.read"),
     **make_write_access("sampling-stop", ask="policies.use"),
     **make_write_access("sampling-label", ask="label.lead"),
+    # branches
+    **make_read_access("rollout-branches", "group-branches", ask="runs.read"),
+    **make_read_write_access("branch-new", ask="policies.use"),
+    **make_write_access("alternatives-ask", "branch-stop", "branch-delete", ask="policies.use"),
+    **make_read_access("branch", "branch-state", "alternatives-state", "ws-branch", ask="policies.read"),
+    **make_write_access("branch-queue", ask="label.lead"),
 }
 
 # Addresses of packages: all that begin so.
 PREFIXES: dict[str, RouteAccess] = {
-    **make_read_write_access("account_", "socialaccount_", "openid_connect_", ask=PUBLIC),  # allauth asks for a login itself where one is needed
+    **make_read_write_access(
+        "account_", "socialaccount_", "openid_connect_", "saml_", ask=PUBLIC
+    ),  # allauth asks for a login itself where one is needed
     **make_read_write_access("mfa_authenticate", "mfa_login_webauthn", ask=PUBLIC),  # the second half of signing in, and signing in with a key alone
     **make_read_write_access("mfa_", "usersessions_", ask=ACCOUNT),
     **make_read_write_access("admin:", ask=STAFF),

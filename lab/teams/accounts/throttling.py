@@ -22,6 +22,7 @@ RATES = {
     "network": "10/m/ip",  # attempts on any account from one network address
     "account": "30/h/key,100/d/key",  # attempts on one account from everywhere but its known browsers
     "guarded": "300/h/key,1000/d/key",  # the same where a second factor stands behind the password
+    "saml": "30/m/ip",  # responses of an identity provider from one network address
     "code": "5/5m/key,50/d/key",  # second-factor codes of one person from one network address
     "codes": "30/h/key,100/d/key",  # second-factor codes of one person from everywhere but their known browsers
 }

@@ -2,7 +2,7 @@
 
 from django.urls import include, path, re_path
 
-from lab.teams.accounts import address_pages, single_sign_on_pages, views
+from lab.teams.accounts import address_pages, saml_pages, single_sign_on_pages, views
 
 urlpatterns = [
     path("health/", views.check_health, name="health"),
@@ -20,6 +20,11 @@ urlpatterns = [
     path("accounts/3rdparty/", include("allauth.socialaccount.urls")),
     path("accounts/oidc/<str:provider_id>/login/", single_sign_on_pages.redirect_to_provider, name="openid_connect_login"),
     path("accounts/oidc/<str:provider_id>/login/callback/", single_sign_on_pages.come_back, name="openid_connect_callback"),
+    path("accounts/saml/<str:organization_slug>/login/", saml_pages.redirect_to_identity_provider, name="saml_login"),
+    path("accounts/saml/<str:organization_slug>/acs/", saml_pages.receive_response, name="saml_acs"),
+    path("accounts/saml/<str:organization_slug>/acs/finish/", saml_pages.finish_sign_in, name="saml_finish_acs"),
+    path("accounts/saml/<str:organization_slug>/metadata/", saml_pages.show_metadata, name="saml_metadata"),
+    path("accounts/saml/<str:organization_slug>/sls/", saml_pages.refuse_single_logout, name="saml_sls"),
     path("account/", views.show_account, name="account"),
     path("account/address/verify/", address_pages.send_proof, name="account-address-verify"),
     path("account/sessions/<id:session_id>/end/", views.session_end, name="account-session-end"),

@@ -24,7 +24,7 @@ HINDRANCES: Registry[Callable[[Team], str]] = Registry("hindrance of a team's de
 CLEARERS: Registry[Callable[[Team], Callable[[], None]]] = Registry("clearer")
 
 
-COUNTED = ("runs", "queues", "datasets", "projects")  # related names of Team, where the rooms have them
+COUNTED = ("runs", "queues", "datasets", "projects", "reports")  # related names of Team, where the rooms have them
 
 
 def count_team_objects(team: Team) -> list[str]:

@@ -250,6 +250,10 @@ class RunConsumer(PollingConsumer):
         async with self.lock:
             await self.send_object(message)
 
+    async def edits(self, message: dict[str, Any]) -> None:
+        async with self.lock:
+            await self.send_object(message)
+
     async def recover(self, message: dict[str, Any]) -> None:
         try:
             await self.catch_up()

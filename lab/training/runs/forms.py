@@ -31,7 +31,7 @@ from lab.training.runs.spec_form import Input, SpecForm
 from trainers.contract.spec import FINAL, Problem
 
 MACHINE = ("seed", "device", "precision")
-PARTS = {"limits": "Limits", "lora": "Lora", "human": "HumanReward"}  # part of the spec → its model in the schema
+PARTS = {"limits": "Limits", "telemetry": "Telemetry", "lora": "Lora", "human": "HumanReward"}  # part of the spec → its model in the schema
 FROZEN = "dataset.frozen"  # hidden input "<sha256>:<file>": the digest of the file that the form began with
 POLICY_INPUTS = {"run": "run", "checkpoint": "run", "name": "hub", "revision": "revision", "folder": "folder", "path": "folder"}
 OWN_FILE = (

@@ -33,6 +33,7 @@ class HeaderAction:
     confirm: str = ""
     confirm_text: str = ""
     minor: bool = False
+    dialog: str = ""  # of the page, in which scripts open it
 
     @property
     def in_menu(self) -> bool:
@@ -100,6 +101,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         # Asks nothing: resume undoes it.
         HeaderAction("stop", "Stop and save", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)),
         HeaderAction("resume", "Resume", "play", url("run-resume"), find_resume_objection(run) if able["resume"] else no_resume(run)),
+        HeaderAction("edit", "Edit run", "edit", url("run-edit"), no_edit(run), post=False, dialog="edit-dialog", minor=True),
         HeaderAction("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False, minor=run.is_open),
         *([feeds] if run.trainer == "grpo" and run.is_open else []),
@@ -142,6 +144,10 @@ def no_resume(run: Run) -> str:
     if run.status == Status.FINISHED:
         return "It has finished. Launch a next stage to train its policy further."
     return "It is already queued." if run.status == Status.QUEUED else "It is still training."
+
+
+def no_edit(run: Run) -> str:
+    return "" if run.status in (Status.STARTING, Status.RUNNING) else f"It is {run.status}; only a run that is training can be edited."
 
 
 def no_chain(run: Run) -> str:

@@ -65,6 +65,7 @@ def describe_run_state(run: Run, now: datetime | None = None) -> dict[str, Any]:
         "started_at": _format_iso_time(run.started_at),
         "finished_at": _format_iso_time(run.finished_at),
         "log": [run.attempt, run.log_ingested],
+        "edits": run.latest.get("edits", 0),  # what the trainer has reported of them: pages then ask for the marks anew
         "can": {
             "stop": run.status in STOPPABLE,
             "kill": run.status in ACTIVE and not run.outside,
@@ -110,6 +111,11 @@ def publish_labels(run: Run) -> None:
     message = {"type": "labels", "run": describe_run_labels(run)}
     publish_message(run_group(run.pk), message)
     publish_message(team_group(run.team_id), message)
+
+
+def publish_edits(run: Run) -> None:
+    """Tells the run's pages that somebody asked for an edit or took one back."""
+    publish_message(run_group(run.pk), {"type": "edits", "run": str(run.pk)})
 
 
 def publish_delta(run: Run, delta: dict[str, Any]) -> None:

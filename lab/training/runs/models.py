@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce, Least, Now
 from lab.teams.accounts.models import Project, Team
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.package_lists import PackageList
 from lab.training.runs.resumption import find_resume_objection
 
 
@@ -325,7 +326,9 @@ class MetricChunk(TeamOwned):
 
 
 class Attempt(TeamOwned):
-    """What an attempt reported when it started. Steps after ``from_step`` of earlier attempts are superseded by this one."""
+    """What an attempt reported when it started; ``environment`` and ``inputs`` (see ``environment``) are null where it reported none. Steps after
+    ``from_step`` of earlier attempts are superseded by this one.
+    """
 
     team_path = "run__team"
 
@@ -336,6 +339,9 @@ class Attempt(TeamOwned):
     device = models.CharField(max_length=100)
     command = models.JSONField(default=list)
     versions = models.JSONField(default=dict)
+    environment = models.JSONField(null=True)
+    inputs = models.JSONField(null=True)
+    packages = models.ForeignKey(PackageList, models.SET_NULL, null=True, related_name="attempts")
     started_at = models.DateTimeField()
     outcome = models.CharField(max_length=20, blank=True)
     error = models.TextField(blank=True)

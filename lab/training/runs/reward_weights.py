@@ -8,6 +8,8 @@ from typing import Any
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from trainers.contract.spec import HUMAN
 
+EDITED_WEIGHTS = "edited_weights"  # in Run.latest: what edits have made of the weights of reward functions
+
 
 def collect_reward_weights(spec: Mapping[str, Any]) -> dict[str, float]:
     """Weight of each reward function: the task's own, or the spec's. A task the catalogue does not know gives only the spec's."""

@@ -17,7 +17,7 @@ from lab.training.runs import live, metric_thinning, metrics
 from lab.training.runs.charts import build_chart_panels
 from lab.training.runs.curve_values import read_heldout_prompts
 from lab.training.runs.models import Run
-from lab.training.runs.reward_weights import collect_reward_weights
+from lab.training.runs.reward_weights import EDITED_WEIGHTS, collect_reward_weights
 from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
 
@@ -32,6 +32,7 @@ def build_run_snapshot(run: Run, viewer: User) -> dict[str, Any]:
         run.refresh_from_db()
         curves = read_run_curves(run)
         methods = describe_run_methods(stack_of(run.spec))
+        weights = collect_reward_weights(run.spec) | run.latest.get(EDITED_WEIGHTS, {})
         return {
             "cursor": run.ingested,
             "attempt": run.attempt,
@@ -40,7 +41,7 @@ def build_run_snapshot(run: Run, viewer: User) -> dict[str, Any]:
             "thinned": curves.thinned,
             "nonfinite": curves.nonfinite,
             "abstained": curves.abstained,
-            "panels": build_chart_panels(curves.names, run.trainer, methods, collect_reward_weights(run.spec), read_heldout_prompts(run.spec)),
+            "panels": build_chart_panels(curves.names, run.trainer, methods, weights, read_heldout_prompts(run.spec)),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run, viewer),
             "samples": count_samples_per_step(run),

@@ -21,6 +21,7 @@ GROUPS = {
     "training": "Training",
     "evaluation": "Evaluation",
     "limits": "Limits",
+    "telemetry": "Telemetry",
 }
 LOCAL = ("output", "version")  # says where, not what
 MISSING = object()
@@ -113,6 +114,7 @@ def collect_schema_defaults(schema: dict[str, Any], path: str = "") -> dict[str,
 PARTS = {
     "evaluation": "Evaluation",
     "limits": "Limits",
+    "telemetry": "Telemetry",
     "task": "TaskChoice",
     "lora": "Lora",
     "human": "HumanReward",

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from lab.training.runs.views import about, actions, bulk, launch_form, listing, methods, page, palette, saved_recipes, workers
+from lab.training.runs.views import about, actions, bulk, environment, launch_form, listing, methods, page, palette, saved_recipes, workers
 
 urlpatterns = [
     path("", listing.show_home, name="home"),
@@ -30,6 +30,8 @@ urlpatterns = [
     path("runs/<uuid:run_id>/", page.show_run_overview, name="run"),
     path("runs/<uuid:run_id>/logs/", page.show_run_logs, name="run-logs"),
     path("runs/<uuid:run_id>/config/", page.show_run_config, name="run-config"),
+    path("runs/<uuid:run_id>/attempts/<int:attempt>/environment.json", environment.download_environment, name="run-environment"),
+    path("runs/<uuid:run_id>/attempts/<int:attempt>/requirements.txt", environment.download_requirements, name="run-requirements"),
     path("runs/<uuid:run_id>/about/", about.edit_run_about, name="run-about"),
     path("runs/<uuid:run_id>/archive/", about.archive_run, name="run-archive"),
     path("runs/<uuid:run_id>/unarchive/", about.unarchive_run, name="run-unarchive"),

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
 from django.db import connection, transaction
-from django.db.models import F, Q, Sum
+from django.db.models import F, Model, Q, Sum
 from django.db.models.functions import Now
 
 from lab.data.datasets import uploads
+from lab.lib.registry import Registry
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens, RolloutWords
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import OPEN, LogChunk, MetricChunk, Run
@@ -27,7 +28,9 @@ EVERY_SECONDS = 20.0  # of a worker, between two rounds
 OFTEN, SELDOM = timedelta(minutes=1), timedelta(days=1)
 RUNS, TEAMS = 40, 20  # of a round
 WEIGHTS = ("checkpoints", "final", "policy")  # folders of a run whose files are weights
+OTHER_ROWS: Registry[Callable[[Team], int]] = Registry("kind of rows")  # bytes of a team's rows of rooms further right
 LARGE = (Rollout, RolloutTokens, RolloutWords, MetricChunk, LogChunk)  # tables that grow with rollouts
+TABLES: Registry[type[Model]] = Registry("table that grows with rollouts")  # those of rooms further right
 
 
 class StorageMeter:
@@ -77,7 +80,7 @@ def add_up(teams: Iterable[Team]) -> None:
             "checkpoints": sums["weights"] or 0,
             "spools": sums["other"] or 0,
             "datasets": dataset_bytes(team),
-            "database": round(rollouts * row_bytes),
+            "database": round(rollouts * row_bytes) + sum(count(team) for count in OTHER_ROWS.values()),
             "measured_at": Now(),
         }
         Storage.objects.update_or_create(team=team, defaults=values)
@@ -85,7 +88,8 @@ def add_up(teams: Iterable[Team]) -> None:
 
 def bytes_of_a_rollout() -> float:
     """Bytes of the large tables with their indexes, by stored rollout of all teams."""
-    names = [model._meta.db_table for model in LARGE]
+    models: list[type[Model]] = [*LARGE, *TABLES.values()]
+    names = [model._meta.db_table for model in models]
     with connection.cursor() as cursor:
         cursor.execute("SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name", [names])
         total = float(cursor.fetchone()[0] or 0)

@@ -14,6 +14,7 @@ from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.cast import Cast, make_cast
+from tests.lab.supervisor.spools import alternatives, rollout, store
 
 
 @pytest.fixture
@@ -65,6 +66,19 @@ def test_one_rollout_its_tokens_its_group_and_its_prompt(api: ApiClient, cast: C
     assert (prompt["messages"], prompt["series"][0]["visits"][0]["count"]) == ([{"role": "user", "content": "prompt mark"}], 2)
     assert [row["id"] for row in api.ask(f"prompts/{cast.prompt.pk}/rollouts", limit=1).json()["items"]] == [cast.other_rollout.pk]
     assert api.ask("prompts", q="nowhere").json()["items"] == []
+
+
+@pytest.mark.feature(41)
+@pytest.mark.feature(42)
+def test_tokens_come_with_their_alternatives_and_the_samplers_word(api: ApiClient, cast: Cast) -> None:
+    assert api.ask(f"rollouts/{cast.rollout.pk}/tokens").json()["alternatives"] is None
+    store(cast.run, rollout(7, **alternatives()))
+    [row] = api.ask("rollouts", f="step:eq:7").json()["items"]
+    found = api.ask(f"rollouts/{row['id']}/tokens").json()
+    assert found["sampler"] == [-0.75] * 4
+    assert (found["alternatives"]["k"], found["alternatives"]["ids"]) == (2, [[1, 3], [1, 3], [1, 3], [1, 2]])
+    assert found["alternatives"]["logprobs"][0] == pytest.approx([-0.6931, -1.3863], abs=1e-3)
+    assert (found["alternatives"]["ranks"], found["alternatives"]["texts"]) == ([1, 2, 5, 5], {"1": "the", "2": "\n", "3": "a"})
 
 
 def test_people_say_things_and_take_them_back(api: ApiClient, cast: Cast, team: Team, owner: User) -> None:

@@ -14,6 +14,8 @@ from lab.teams.audit.models import Entry
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import Run, Status
 from tests.lab.api.conftest import ApiClient
+from tests.lab.supervisor.spools import started, store
+from tests.lab.test_environment import COMMIT, recorded
 
 QUICK = {"check": False, "recipe": "grpo"}
 
@@ -146,3 +148,13 @@ def test_everything_unknown_is_a_problem_and_not_a_page(api: ApiClient, owner: U
     assert api.post("/api/v1/runs", "x" * 3_000_000, content_type="application/json").status_code == 413
     assert api.get("/t/reasoning/api/v1/me").status_code == 404
     assert api.ask("me").headers.get("Access-Control-Allow-Origin") is None
+
+
+def test_attempts_say_what_they_ran_in(api: ApiClient, team: Team) -> None:
+    run = recorded(team)
+    store(run, started(2))
+    first, second = api.ask(f"runs/{run.pk}/attempts").json()
+    assert first["environment"]["code"]["commit"] == COMMIT
+    assert (first["inputs"]["rows"], first["inputs"]["sha256"]) == (600, "c" * 64)
+    assert {package["name"]: package["version"] for package in first["packages"]}["torch"] == "2.13.0"
+    assert (second["attempt"], second["environment"], second["inputs"], second["packages"]) == (2, None, None, None)

@@ -140,3 +140,15 @@ def test_a_file_becomes_a_dataset_and_what_stands_in_the_way_is_named(api: ApiCl
     assert not kept, "what was refused is not kept"
     assert import_file(api, more, name="y", skip=True, leave="mood, other").status_code == 201
     assert Dataset.objects.of(team).count() == 2
+
+
+def test_marked_spans_are_used_only_where_there_are_any(api: ApiClient, version: Version, train: Callable[..., Any]) -> None:
+    [error] = train(span_credit=True).json()["errors"]
+    assert (error["field"], error["message"]) == ("span_credit", "no row of this version has marked spans")
+    Version.across_teams.filter(pk=version.pk).update(counts={**version.counts, "spans": {"rows": 4, "good": 20, "bad": 9}})
+    assert api.ask(f"versions/{version.pk}/training").json()["marked_rows"] == 4
+    [error] = train(span_credit=True, trainer="reward").json()["errors"]
+    assert error["message"] == "reward does not use marked spans"
+    made = train(span_credit=True, match={})
+    assert Run.across_teams.get(pk=made.json()["runs"][0]["id"]).spec["methods"][0]["name"] == "span-credit"
+    assert Run.across_teams.get(pk=train().json()["runs"][0]["id"]).spec["methods"] == []

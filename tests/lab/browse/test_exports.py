@@ -18,7 +18,7 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
+from tests.lab.supervisor.spools import alternatives, make_run, rollout, started, steps, store
 from trainers.contract.events import Message
 
 
@@ -76,6 +76,18 @@ def test_token_arrays_come_on_request(as_owner: Client, run: Run) -> None:
     table = pq.read_table(io.BytesIO(exported(as_owner, "parquet", "?tokens=1"))).to_pylist()
     assert len(table) == 24
     assert table[0]["entropies"] == [0.5, 0.25, 1.0, 0.0]
+    assert (table[0]["alternative_ids"], table[0]["sampler_logprobs"]) == (None, None)
+
+
+@pytest.mark.feature(42)
+def test_alternatives_are_exported_with_the_token_arrays(as_owner: Client, run: Run) -> None:
+    store(run, rollout(9, **alternatives()))
+    [record] = lines(exported(as_owner, "jsonl", "?f=step:eq:9&tokens=1"))
+    [row] = pq.read_table(io.BytesIO(exported(as_owner, "parquet", "?f=step:eq:9&tokens=1"))).to_pylist()
+    assert record["alternative_ids"] == row["alternative_ids"] == [[1, 3], [1, 3], [1, 3], [1, 2]]
+    assert record["alternative_logprobs"][0] == pytest.approx([-0.6931, -1.3863], abs=1e-3)
+    assert record["alternative_texts"] == row["alternative_texts"] == [{"id": 1, "text": "the"}, {"id": 2, "text": "\n"}, {"id": 3, "text": "a"}]
+    assert (record["token_ranks"], record["sampler_logprobs"]) == ([1, 2, 5, 5], [-0.75] * 4)
 
 
 def test_parquet_holds_what_json_lines_hold(as_owner: Client, run: Run) -> None:

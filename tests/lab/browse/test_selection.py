@@ -1,5 +1,6 @@
 """Selections are read from any address, say what they left out and why, and their own address reads back as the same selection."""
 
+import re
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -36,6 +37,8 @@ def filters_of(name: str) -> st.SearchStrategy[Filter]:
         values = st.sampled_from(sorted(known.choices))
     elif known.kind == "ids":
         values = st.lists(st.integers(0, 2**63 - 1).map(str), min_size=1, max_size=MOST_IDS).map(",".join)
+    elif known.pattern:
+        values = st.from_regex(re.compile(known.pattern, re.ASCII), fullmatch=True)
     else:
         values = words.filter(bool)
     return st.builds(Filter, st.just(name), st.sampled_from(known.operators), values)

@@ -239,7 +239,7 @@ def test_spans_go_with_rows_of_other_forms_too(team: Team, owner: User, ann: Use
     label(queue, ann, "", spans=[(0, 5, "good")])
     version = frozen(dataset_of(team, owner, queue, form=form))
     assert version.rows.get().provenance["spans"] == [{"start": 0, "end": 5, "mark": "good", "text": "First", "labellers": [ann.pk]}]
-    assert "spans" not in json.loads(version.path().read_text())
+    assert json.loads(version.path().read_text())["completion_spans"] == [{"start": 0, "end": 5, "label": "good", "text": "First"}]
 
 
 def test_the_same_labels_give_the_same_bytes_in_both_files(team: Team, owner: User, ann: User, as_owner: Client) -> None:

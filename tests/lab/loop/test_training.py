@@ -267,3 +267,17 @@ def test_a_run_of_another_team_is_not_taken(as_owner: Client, version: Version, 
     assert response.status_code == 422
     assert "Choose a policy" in response.content.decode()
     assert Dataset.across_teams.count() == 1
+
+
+@pytest.mark.feature(100)
+def test_marked_spans_are_offered_as_token_weights_where_the_trainer_can_use_them(as_owner: Client, version: Version) -> None:
+    assert "span_credit" not in page(as_owner, version)
+    Version.across_teams.filter(pk=version.pk).update(counts={**version.counts, "spans": {"rows": 4, "good": 20, "bad": 9}})
+    text = page(as_owner, version)
+    assert 'name="span_credit" value="on" aria-describedby="help-spans">' in text  # people decide
+    assert "4 rows have marked spans." in text
+    assert "which Reward model does not use" in page(as_owner, version, trainer="reward")
+    all_of_it = form_values(send(as_owner, version, act="all", span_credit="on").content.decode(), "data-launch")
+    assert all_of_it["stages.0.methods"] == "span-credit"
+    send(as_owner, version, span_credit="on")
+    assert Run.across_teams.get(name="Taught").spec["methods"] == [{"name": "span-credit", "config": {}}]

@@ -15,14 +15,16 @@ from django.utils import timezone
 from msgspec import structs
 
 from lab.lib.refusals import Refusal
+from lab.rollouts.trajectories.models import RolloutTokens
 from lab.supervision.outside import received_spools
+from lab.supervision.outside.event_lines import check_lines
 from lab.supervision.outside.received_spools import OWNER, RunOpening, open_run, receive_spool_piece
 from lab.supervision.supervisor import sweeper
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.models import LogChunk, Run, Status
 from lab.watching.usage.models import Quota
-from tests.lab.supervisor.spools import assert_database_equals_spool, finished, measured, rollout, started, steps
+from tests.lab.supervisor.spools import alternatives, assert_database_equals_spool, finished, measured, rollout, started, steps
 from trainers.contract import arrays, spool
 from trainers.contract.events import AnyEvent, Asked, Checkpoint, Message, Warned
 
@@ -150,6 +152,29 @@ def test_arrays_that_unpack_to_far_more_than_was_sent_are_refused(run: Run) -> N
     receive_spool_piece(run, 0, lines(rollout(**many)))
     with pytest.raises(Refusal, match="far more than was sent"):
         receive_spool_piece(run, 0, lines(*[rollout(sample=number, **many) for number in range(60)]))
+
+
+@pytest.mark.feature(42)
+def test_alternatives_are_taken_within_the_limits(run: Run) -> None:
+    receive_spool_piece(run, 0, lines(started(), rollout(**alternatives())))
+    assert_database_equals_spool(run)
+    tokens = RolloutTokens.across_teams.get()
+    assert {name: bytes(getattr(tokens, name)) for name in alternatives()} == alternatives()
+    refused = {
+        "alternative_ids": {"alternative_logprobs": b""},
+        "alternative_texts": {"alternative_texts": arrays.pack_texts(["one"])},
+        "ranks": {"ranks": arrays.pack_ids([1])},
+    }
+    for field, change in refused.items():
+        with pytest.raises(Refusal) as found:
+            check_lines(lines(rollout(1, 1, **alternatives() | change)))
+        assert found.value.field == f"body.1.{field}"
+    many = {"alternative_ids": arrays.pack_ids([1] * 84), "alternative_logprobs": arrays.pack_array([0.0] * 84, "e")}
+    with pytest.raises(Refusal, match="more than 80 values"):
+        check_lines(lines(rollout(1, 1, **alternatives() | many)))
+    bomb = b"tz" + zlib.compress(b"a" * (5 << 20))
+    with pytest.raises(Refusal, match="more than"):
+        check_lines(lines(rollout(1, 1, **alternatives() | {"alternative_texts": bomb})))
 
 
 def test_a_team_whose_storage_is_used_up_can_send_nothing_more(run: Run, team: Team, owner: User) -> None:

@@ -116,6 +116,14 @@ def test_a_trl_script_with_two_more_lines_is_a_run_with_rollouts_tokens_and_metr
 
     trainer = grpo_trainer(tmp_path / "output", steps=3)
     watch(trainer, name="my GRPO", folder=tmp_path / "kept", client=client_of, task="count")
+    sampled = trainer._generate_single_turn
+
+    def told(*args: Any, **rest: Any) -> Any:
+        """As a sampler that reports log-probabilities of its own, vLLM for one."""
+        ids, _ = sampled(*args, **rest)
+        return ids, [[-1.0] * len(one) for one in ids]
+
+    trainer._generate_single_turn = told
     trainer.train()
     run = Run.across_teams.get()
     assert (run.name, run.status, run.step, run.total_steps, run.trainer) == ("my GRPO", Status.FINISHED, 3, 3, "grpo")
@@ -130,6 +138,7 @@ def test_a_trl_script_with_two_more_lines_is_a_run_with_rollouts_tokens_and_metr
         assert one.length > 0
         entropies, logprobs = arrays.unpack_array(bytes(one.tokens.entropies)), arrays.unpack_array(bytes(one.tokens.logprobs))
         assert len(entropies) == len(logprobs) == one.length
+        assert arrays.unpack_array(bytes(one.tokens.sampler_logprobs)).tolist() == [-1.0] * one.length
         assert one.mean_entropy == pytest.approx(float(entropies.astype(float).mean()), abs=1e-2)
     groups = {(one.step, one.group) for one in stored}
     assert len(groups) == 3 * 2

@@ -13,10 +13,11 @@ from django.test import Client
 from lab.rollouts.reading.rollout_links import build_rollout_walk
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.packed_rollout import pack_rollout
+from lab.rollouts.trajectories.tokens import build_tokens_json
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run, Status
 from tests.hostile import PAYLOADS, stored
-from tests.lab.supervisor.spools import make_run, rollout, started, steps, store
+from tests.lab.supervisor.spools import alternatives, make_run, rollout, started, steps, store
 from trainers.contract.arrays import pack_array, pack_ids
 from trainers.contract.events import Message, Turn
 
@@ -131,6 +132,7 @@ def test_the_packed_answer_holds_the_text_and_every_stored_array(run: Run) -> No
         "ratios": pack_array([1.0, 1.2, 0.8, 1.0, 1.0], "f"),
         "clipped": pack_array([0, 1, 0, 0, 0], "B"),
         "weights": pack_array([1.0, 2.0, 0.0, 1.0, 1.0], "e"),
+        **alternatives(5),
     }
     store(run, started(special_tokens={2: "<|end|>"}), rollout(1, completion=text, **arrays))
     run.refresh_from_db()
@@ -145,6 +147,36 @@ def test_the_packed_answer_holds_the_text_and_every_stored_array(run: Run) -> No
     assert values["clipped"].tolist() == [0, 1, 0, 0, 0]
     assert header["blocks"] == [["policy", "assistant", 0, 3], ["think", "assistant", 3, 19], ["policy", "assistant", 19, 20]]
     assert set(header["reasons"]) == {"advantage"}
+    assert header["alternatives"] == {"k": 2, "texts": {"1": "the", "2": "\n", "3": "a"}}
+    assert (values["alternative_ids"].tolist(), values["ranks"].tolist()) == ([1, 3, 1, 3, 1, 3, 1, 3, 1, 2], [1, 2, 5, 5, 5])
+    assert values["alternative_logprobs"].tolist() == pytest.approx([-0.6931, -1.3863] * 5, abs=1e-3)
+    assert values["sampler_logprobs"].tolist() == [-0.75] * 5
+
+
+@pytest.mark.feature(42)
+def test_a_rollout_without_alternatives_says_so_only_where_the_run_records_some(run: Run) -> None:
+    store(run, started(), rollout(1))
+    assert opened(pack_rollout(one(run), one(run).tokens, {}))[0]["alternatives_missing"] == ""
+    Run.across_teams.filter(pk=run.pk).update(spec=run.spec | {"telemetry": {"alternatives_share": 0.1}})
+    header = opened(pack_rollout(one(run), one(run).tokens, {}))[0]
+    assert (header["alternatives"], header["alternatives_missing"]) == (None, "Alternatives not recorded for this rollout")
+    assert header["reasons"]["sampler"] == "the sampler's log-probabilities were not recorded"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"alternative_ids": pack_ids([1] * 7)},
+        {"alternative_ids": pack_ids([1] * 84), "alternative_logprobs": pack_array([0.0] * 84, "e")},
+        {"alternative_logprobs": b""},
+        {"alternative_texts": b"tz\0"},
+        {"ranks": pack_ids([1])},
+    ],
+)
+def test_alternatives_that_do_not_fit_are_an_error_and_not_a_crash(run: Run, damage: dict[str, bytes]) -> None:
+    store(run, started(), rollout(1, **alternatives() | damage))
+    assert "cannot be read" in opened(pack_rollout(one(run), one(run).tokens, {}))[0]["error"]
+    assert "cannot be read" in build_tokens_json(one(run), one(run).tokens, {})["error"]
 
 
 def test_what_cannot_be_coloured_says_why(run: Run) -> None:

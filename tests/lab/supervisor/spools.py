@@ -47,6 +47,17 @@ def rollout(step: int = 1, group: int = 0, sample: int = 0, attempt: int = 1, **
     return Rollout(attempt=attempt, time=START + step, step=step, group=group, sample=sample, **values)
 
 
+def alternatives(count: int = 4, texts: tuple[str, ...] = ("the", "\n", "a")) -> dict[str, bytes]:
+    """Fields of an event whose ``count`` tokens have two alternatives each, ids 1 and 3 with 50 % and 25 %, and a sampled token of rank 1, 2, 5 …"""
+    return {
+        "ranks": arrays.pack_ids([1, 2, *[5] * count][:count]),
+        "alternative_ids": arrays.pack_ids([1, 3] * (count - 1) + [1, 2]),
+        "alternative_logprobs": arrays.pack_array([-0.6931, -1.3863] * count, "e"),
+        "alternative_texts": arrays.pack_texts([texts[0], texts[1], texts[2]]),
+        "sampler_logprobs": arrays.pack_array([-0.75] * count, "f"),
+    }
+
+
 def measured(step: int, attempt: int = 1, **fields: Any) -> Metrics:
     values = {"values": {"loss": 1.0 / (step + 1), "reward": 0.1 * step}, "tokens": 100 * step, **fields}
     return Metrics(attempt=attempt, time=START + step, step=step, **values)

@@ -18,7 +18,18 @@ from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team
 from lab.training.runs import metrics
 from lab.training.runs.models import Attempt, LogChunk, Run
-from tests.lab.supervisor.spools import START, assert_database_equals_spool, finished, make_run, measured, rollout, started, steps, write
+from tests.lab.supervisor.spools import (
+    START,
+    alternatives,
+    assert_database_equals_spool,
+    finished,
+    make_run,
+    measured,
+    rollout,
+    started,
+    steps,
+    write,
+)
 from trainers.contract import arrays, spool
 from trainers.contract.events import Checkpoint, Message, Phase, Saved, Turn, Warned
 
@@ -72,6 +83,7 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
         filtered="zero variance",
         finish_reason="turns",
         mask=arrays.pack_array([1, 1, 0, 0], "B"),
+        **alternatives(),
     )
     write(run.folder, [started(), event])
     ingest_all(run)
@@ -85,7 +97,7 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
     assert (row.prompt.messages, row.prompt.text) == ([["system", "Sei kurz."], ["user", "Frage? 🙂"]], "Frage? 🙂")
     assert row.prompt.reference == event.reference
     assert bytes(row.prompt.digest) == prompts.digest_prompt(event)
-    for name in ("ids", "lengths", "logprobs", "entropies", "mask"):
+    for name in ("ids", "lengths", "logprobs", "entropies", "mask", *alternatives()):
         assert bytes(getattr(row.tokens, name)) == getattr(event, name)
     assert arrays.unpack_array(bytes(row.tokens.ids)).tolist() == [1, 2, 3, 4]
 

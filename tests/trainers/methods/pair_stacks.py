@@ -33,10 +33,13 @@ def run_on_pairs() -> SmallRun:
 def plain_rows() -> list[dict[str, Any]]:
     run, made = run_on_pairs(), []
     for place, example in enumerate(run.task.examples("pairs", PAIRS, run.seed, "easy")):
-        sides = [run.task.gold(example), f"<think>{place}+1=9</think><answer>{place + 50}</answer>"]
+        wrong = f"{place}+1=9"
+        sides = [run.task.gold(example), f"<think>{wrong}</think><answer>{place + 50}</answer>"]
         chosen, rejected = sides[::-1] if place in FLIPPED else sides
         answers = {"chosen": pair_rows.to_answer_messages(chosen), "rejected": pair_rows.to_answer_messages(rejected)}
-        made.append({"prompt": as_rows(example.prompt), **answers, "strength": float(place)})
+        span = {"start": len("<think>"), "end": len("<think>") + len(wrong), "label": "bad", "text": wrong}
+        marked = {"chosen_spans" if place in FLIPPED else "rejected_spans": [span]}
+        made.append({"prompt": as_rows(example.prompt), **answers, **marked, "strength": float(place)})
     return made
 
 

@@ -66,6 +66,7 @@ class TrainingOut(Schema):
     )
     policies: list[ChoiceOut] = Field(description="Policies of the runs that sampled the rows; policies of other runs of the team can be used, too.")
     rows: int = Field(description="Rows to train on.")
+    marked_rows: int = Field(description="Those of them with marked spans, which `span_credit` uses as token weights.")
     warnings: list[str] = Field(description="Warnings to consider before the launch.")
     spec: dict[str, Any] | None = Field(description="The spec that would be launched, with names instead of the lab's paths; null without a policy.")
 
@@ -99,6 +100,7 @@ class TrainIn(RequestBody):
     max_steps: int | None = Field(None, examples=[60])
     batch: int | None = Field(None, description="Rows per optimiser step.")
     evaluation: int | None = Field(None, description="Number of held-out prompts to evaluate.")
+    span_credit: bool = Field(False, description="Use the rows' marked spans as token weights (method span-credit); for dpo and sft.")
     overrides: dict[str, Any] = Field({}, description="Further changes to the spec, as for a launch.", examples=[{"training": {"beta": 0.2}}])
     match: MatchWanted | None = Field(None, description="Start a blind comparison when the run has finished: are its answers better than before?")
     check: bool = Field(True, description="false skips the trainer's preflight check, which takes a few seconds.")
@@ -129,6 +131,7 @@ def get_training(
             {**policy_shown(choice.candidate), **{name: getattr(choice, name) for name in ("answers", "distance", "far")}} for choice in form.choices
         ],
         "rows": form.rows,
+        "marked_rows": form.marked_rows,
         "warnings": form.warnings,
         "spec": form.spec(),
     }
@@ -191,10 +194,15 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
         data["name"] = given.name
     if given.policy is not None:
         data |= inputs_of(given.policy)
+    if given.span_credit:
+        data["span_credit"] = "on"
     form = TrainForm(version, goal_of(version, given.trainer), data)
     if given.policy is None and form.best is None:
         fix = "give one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
         raise make_invalid_problem("policy", "no policy of your team sampled the rows of this version, so there is no default", fix)
+    if given.span_credit and not form.wants_spans:
+        reason = "no row of this version has marked spans" if form.goal.reads_spans else f"{form.goal.trainer} does not use marked spans"
+        raise make_invalid_problem("span_credit", reason, "remove it")
     if given.match is None:
         return form
     if not form.goal.answers:

@@ -90,6 +90,16 @@ class Unit(Schema):
     environment: bool = Field(description="Written by the task's environment, not by the policy.")
 
 
+class AlternativesOut(Schema):
+    """The k most likely tokens at each token, most likely first."""
+
+    k: int
+    ids: list[list[int]]
+    logprobs: list[list[float | None]] = Field(description="At the sampling temperature, nats; null where not known.")
+    ranks: list[int] = Field(description="Place of the sampled token by probability; 1 is the most likely, 0 not known.")
+    texts: dict[str, str] = Field(description="Text of each id.")
+
+
 class TokensOut(Schema):
     """Arrays have one value per token; null if the run stored none."""
 
@@ -105,6 +115,8 @@ class TokensOut(Schema):
     reference: list[float | None] | None = Field(description="Log-probabilities of the reference policy.")
     ratios: list[float | None] | None
     clipped: list[float | None] | None
+    sampler: list[float | None] | None = Field(description="Log-probabilities reported by the sampler.")
+    alternatives: AlternativesOut | None = Field(description="null if none were recorded for this rollout.")
 
 
 class MemberOut(Schema):
@@ -247,7 +259,10 @@ def get_tokens(request: HttpRequest, rollout_id: int) -> object:
     tokens = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True)
     if "error" in tokens:
         raise Http404(tokens["error"])
-    optional = dict.fromkeys(("advantages", "weights", "reference", "ratios", "clipped"))
+    optional = dict.fromkeys(("advantages", "weights", "reference", "ratios", "clipped", "sampler"))
+    if alternatives := tokens["alternatives"]:
+        k = alternatives["k"]
+        alternatives |= {name: [alternatives[name][at : at + k] for at in range(0, tokens["total"] * k, k)] for name in ("ids", "logprobs")}
     return {**optional, **tokens, "units": [serialize_token_unit(*unit) for unit in tokens["units"]]}
 
 

@@ -23,6 +23,7 @@ from lab.teams.accounts.requests import LabRequest
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import log_text, preparation, spec_reading, verbs
 from lab.training.runs.attempt_times import measure_attempt_seconds
+from lab.training.runs.environment import list_recorded_values
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import NAME_LENGTH, TAG_LENGTH, Run
 from lab.training.runs.preflight import PreflightError, run_preflight
@@ -162,14 +163,14 @@ def build_config_texts(run: Run) -> dict[str, str]:
 def render_run_config(request: HttpRequest, run: Run, typed: dict[str, str] | None = None, errors: dict[str, str] | None = None) -> HttpResponse:
     """``typed`` and ``errors``: what the form about the run held when it was refused, and why, by input."""
     usual, problem = spec_reading.find_usual_values(run)
-    attempts = list(run.attempts.all())
+    attempts = list(run.attempts.select_related("packages"))
     seconds = measure_attempt_seconds(run, attempts)
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
         "usual_problem": problem,
         "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from and not run.cloned_from.binned_at else None,
         "checkpoints": run.checkpoints.all(),
-        "attempts": [(attempt, seconds[attempt.number]) for attempt in attempts],
+        "attempts": [(attempt, seconds[attempt.number], list_recorded_values(attempt)) for attempt in attempts],
         **build_config_texts(run),
         "about": {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes, **(typed or {})},
         "errors": errors or {},
