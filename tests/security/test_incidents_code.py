@@ -94,7 +94,7 @@ def test_a_template_trusts_no_text_and_holds_no_code(path: Path) -> None:
     if path == EXPORTED:  # the lab serves it as a download only; its own policy allows its styles and nothing else
         policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
         assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in text
-        text = text.replace("<style>\n{% include \"reports/export.css\" %}\n</style>", "")
+        text = text.replace('<style>\n{% include "reports/export.css" %}\n</style>', "")
     for what, pattern in {
         "a filter or tag that trusts text": r"\|\s*safe\b|\|\s*safeseq\b|autoescape off",
         "an inline script": r"<script(?![^>]*\bsrc=)(?![^>]*application/json)[^>]*>",

@@ -75,6 +75,7 @@ def render_panel(request: LabRequest, rollout: Rollout, index: int | None, form:
         "served": Worker.objects.serving(ANALYSIS).exists(),
     }
     part = "#panel" if request.GET.get("part") == "panel" and status == 200 else ""
+    context["heading"] = "h2" if part else "h1"  # the panel is a dialog of the rollout's page
     return render(request, f"branches/new.html{part}", context, status=status)
 
 

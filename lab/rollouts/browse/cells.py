@@ -16,14 +16,12 @@ from lab.lib.addresses import build_numbered_address
 from lab.rollouts.annotations.summary import Summary
 from lab.rollouts.browse.pages import CUT_AT
 from lab.rollouts.trajectories.excerpts import make_excerpt, render_line
-from lab.rollouts.trajectories.text_pieces import escape_invisible_text
+from lab.rollouts.trajectories.text_pieces import BLANK, EMPTY, escape_invisible_text
 
 FINISH = {"stop": "stopped", "length": "cut off", "turns": "out of turns"}
 KEPT = 2048  # cells of a table repeat: a page has far fewer different rewards than rows
 STOPPED = SafeString('<span class="muted">stopped</span>')
 WHOLE_IN_CELL = 56  # characters that two lines of a narrow cell hold, wherever they break
-EMPTY = SafeString('<span class="muted">empty</span>')
-BLANK = SafeString('<span class="muted">white space only</span>')  # a link needs words that can be seen
 NOTHING = SafeString('<span class="muted">–</span>')
 
 
@@ -105,7 +103,8 @@ def render_repeats(said: Sequence[str]) -> SafeString:
 
 
 def render_prompt_cell(row: TableRow) -> SafeString:
-    words = render_line(row.rollout.prompt_head) or "empty"
+    head = row.rollout.prompt_head
+    words = render_line(head) if head.strip() else (BLANK if head else EMPTY)
     where = escape(build_numbered_address("prompt", (row.rollout.prompt_id,)))
     return mark_safe(f'<a class="words muted" href="{where}">{words}</a>')  # ``render_line`` has escaped them
 

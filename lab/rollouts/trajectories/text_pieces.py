@@ -19,6 +19,8 @@ from django.utils.safestring import SafeString
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffc\U000e0000-\U000e0fff]+"
 )
+EMPTY = SafeString('<span class="muted">empty</span>')
+BLANK = SafeString('<span class="muted">white space only</span>')  # a link needs words that can be seen
 FOLD_FROM = 600  # characters of thinking that are shown without unfolding
 CUT_AT = 6000  # characters of a completion that are shown before "show all"
 # What opens thinking, or a stretch by which a policy asks its environment for something: the general forms and those of this lab's own tasks.

@@ -57,7 +57,8 @@ class SmallRun(RunContext):
 
     def __init__(self, spec: Any, task: Any, model: Any, tokenizer: Any) -> None:
         policy = SimpleNamespace(model=model, tokenizer=tokenizer, device=torch.device("cpu"), folder=Path())
-        attempt: Any = SimpleNamespace(spec=spec, training=spec.training, task=task, policy=policy, weights=dict.fromkeys(task.rewards, 1.0), sampling_batch=8)
+        weights = dict.fromkeys(task.rewards, 1.0)
+        attempt: Any = SimpleNamespace(spec=spec, training=spec.training, task=task, policy=policy, weights=weights, sampling_batch=8)
         super().__init__(attempt)
         self.moved: Any = None
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django import template
 from django.utils.safestring import SafeString
 
-from lab.rollouts.trajectories.text_pieces import Piece, escape_invisible_text, render_pieces
+from lab.rollouts.trajectories.text_pieces import BLANK, EMPTY, Piece, escape_invisible_text, render_pieces
 
 register = template.Library()
 
@@ -24,6 +24,15 @@ def named_filter(text: Any) -> str:
 def show_pieces(pieces: Iterable[Piece]) -> SafeString:
     """For text of models cut into pieces: what is plain as text, what is invisible by its code points."""
     return render_pieces(pieces)
+
+
+@register.filter
+def show_link_pieces(pieces: Iterable[Piece]) -> SafeString:
+    """As ``show_pieces``, for a link or a heading, which need words that can be seen and spoken."""
+    shown = list(pieces)
+    if any(piece.kind != "plain" or piece.text.strip() for piece in shown):
+        return render_pieces(shown)
+    return BLANK if shown else EMPTY
 
 
 @register.filter
