@@ -53,5 +53,5 @@ def test_from_the_table_to_the_map_and_back(page: Page, team: Team, owner: User,
     page.locator("[data-row] input[name=id]").first.check()
     page.get_by_role("link", name="Similar to selected").click()
     expect(page.locator(".similar-table tbody tr")).to_have_count(20)
-    page.get_by_role("link", name=re.compile("^Compare with rollout")).first.click()
+    page.get_by_role("link", name=re.compile("^Diff with rollout")).first.click()
     expect(page).to_have_url(re.compile("/compare/rollouts/"))
