@@ -14,6 +14,8 @@ from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Reward, Stric
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
+from trainers.contract.reward_definitions import RewardColumn
+from trainers.contract.task_files import MOST_REWARDS
 
 RUN_FILE = "run.json"
 HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
@@ -69,8 +71,16 @@ class Lora(Strict):
     target_modules: list[str] = param(["all-linear"], "Which layers get an adapter.", title="Layers", advanced=True, min_length=1)
 
 
+class TaskFile(Strict):
+    """A version of a task that was made in the browser (``contract/task_files.py``)."""
+
+    path: str = param(..., "A .task.jsonl file.", title="File", min_length=1)
+    sha256: str = param(..., "SHA-256 of the file; a file with a different hash is refused.", pattern=SHA256)
+
+
 class TaskChoice(Strict):
-    name: str = param(..., "A task of the catalogue.", title="Task", min_length=1)
+    name: str = param(..., "A task of the catalogue, or with a file the task in it.", title="Task", min_length=1)
+    file: TaskFile | None = None
     difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
     rewards: dict[str, float] = param({}, "Weights of the reward functions; functions not listed keep the task's weight.", title="Rewards")
 
@@ -157,6 +167,7 @@ class RunSpec(Strict):
     lora: Lora | None = None
     task: TaskChoice
     dataset: DatasetChoice | None = None
+    rewards: list[RewardColumn] = param([], "Reward functions besides the task's.", title="More rewards", max_length=MOST_REWARDS)
     human: HumanReward | None = None
     training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
@@ -180,6 +191,9 @@ class RunSpec(Strict):
             problems.append(
                 Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
             )
+        names = [column.name for column in self.rewards]
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            problems.append(Problem("rewards", repeated, "two reward functions have this name", "rename one of them"))
         if self.human is not None:
             problems += self._unasked()
         if problems:
