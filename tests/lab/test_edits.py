@@ -111,6 +111,34 @@ def test_what_is_wrong_stands_beside_its_input(as_owner: Client, run: Run) -> No
     assert not RunEdit.objects.filter(run=run).exists()
 
 
+def test_a_form_that_was_open_during_another_edit_neither_undoes_nor_hides_it(as_owner: Client, run: Run, owner: User) -> None:
+    address = f"/runs/{run.pk}/edits/new/"
+    opened = filled(as_owner, run, reason="why")
+    request_run_edit(run, owner, {HEAT: 0.8}, "cooler")
+    assert as_owner.post(address, {**opened, RATE: "1e-5"}).status_code == 302
+    assert RunEdit.objects.filter(run=run).last().changes == {RATE: 1e-5}  # the temperature of the open form was nobody's wish
+
+    answer = as_owner.post(address, {**opened, HEAT: "0.5", "token": "another-form"})
+    assert (answer.status_code, dict(answer.context["form"].errors)) == (
+        422,
+        {HEAT: ["An edit changed it to 0.8 while this form was open. Apply again to replace that."]},
+    )
+    shown = {name: answer.context["form"][name].value() for name in opened}
+    assert (shown[HEAT], shown[RATE]) == ("0.5", "1e-05")
+    assert as_owner.post(address, shown).status_code == 302
+    assert RunEdit.objects.filter(run=run).last().changes == {HEAT: 0.5}
+    for seen in ("[" * 100_000, "[1]", '{"training.temperature": "warm"}'):
+        assert as_owner.post(address, {**filled(as_owner, run, reason="why"), "seen": seen}).status_code == 422  # nothing would change
+
+
+@pytest.mark.parametrize("token", ["with space", "x" * 65, "<b>", "é"])
+def test_a_token_that_no_form_has_asks_for_nothing(as_owner: Client, run: Run, token: str) -> None:
+    sent = filled(as_owner, run, training__learning_rate="1e-5", reason="why")
+    answer = as_owner.post(f"/runs/{run.pk}/edits/new/", {**sent, "token": token})
+    assert answer.status_code == 422
+    assert not RunEdit.objects.filter(run=run).exists()
+
+
 def test_only_a_run_that_trains_by_itself_can_be_edited(as_owner: Client, run: Run, owner: User) -> None:
     sweep = Sweep.objects.create(team=run.team, name="space", spec=SPEC, sampler="grid", metric="reward", most_runs=1, parallel=1)
     trial = Trial.objects.create(sweep=sweep, run=run, number=2, values={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,13 +12,15 @@ from django.forms import BoundField, HiddenInput, Textarea
 from lab.lib.refusals import InputRefusal, Problem
 from lab.training.catalog.catalog import load_catalog
 from lab.training.edits.editable import EditSheet
-from lab.training.edits.verbs import KEY_LENGTH, REASON_LENGTH
+from lab.training.edits.verbs import REASON_LENGTH
+from lab.training.edits.wording import format_edit_value
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, FloatField, SpecField, TextField
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.edits import HUMAN_WEIGHT, LEARNING_RATE, MIX, MOST_MIX, PER_STEP, REWARD
 
-REASON, TOKEN = "reason", "token"
+REASON, TOKEN, SEEN = "reason", "token", "seen"
+LONGEST_SEEN = 50_000  # characters
 SCHEDULE = "The new peak of the schedule: warm-up and decay continue in proportion."
 
 
@@ -31,7 +34,10 @@ class FieldGroup:
 
 
 class EditForm(SpecForm):
-    """Its inputs hold what the run will train with once edits that wait are applied."""
+    """Its inputs hold what the run will train with once edits that wait are applied.
+
+    A hidden input remembers those values, so that what somebody else edits while the form is open is neither undone nor overwritten unseen.
+    """
 
     def __init__(self, sheet: EditSheet, data: Mapping[str, Any] | None = None, token: str = "") -> None:
         self.sheet = sheet
@@ -40,8 +46,20 @@ class EditForm(SpecForm):
             label="Reason", required=True, max_length=REASON_LENGTH, widget=Textarea({"rows": 2, "maxlength": REASON_LENGTH, **NO_AUTOFILL})
         )
         reason.help_text = "Stored with the edit and shown at its mark on every chart."
-        more: dict[str, SpecField] = {REASON: reason, TOKEN: TextField(widget=HiddenInput, max_length=KEY_LENGTH)}
-        super().__init__(data, "", {**sheet.expected, TOKEN: token}, fields | more)
+        more: dict[str, SpecField] = {REASON: reason, TOKEN: TextField(widget=HiddenInput), SEEN: TextField(widget=HiddenInput)}
+        seen = json.dumps(sheet.expected)
+        super().__init__(data, "", {**sheet.expected, TOKEN: token, SEEN: seen}, fields | more)
+        self.seen = sheet.expected if data is None else read_seen_values(self.values[SEEN] or "", sheet.expected)
+        if not self.is_unsent:
+            self._take_over_edits(seen)
+
+    def _take_over_edits(self, seen: str) -> None:
+        """Inputs that nobody touched show what somebody else's edit made of them meanwhile."""
+        moved = {name: value for name, value in self.sheet.expected.items() if value != self.seen.get(name)}
+        self.overtaken = [name for name in moved if self.values.get(name) not in (self.seen.get(name), moved[name])]
+        shown = {name: self.fields[name].prepare_value(value) for name, value in moved.items() if name in self.fields and name not in self.overtaken}
+        self.data = {**self.data, **shown, SEEN: seen}
+        self.full_clean()
 
     @property
     def groups(self) -> list[FieldGroup]:
@@ -69,6 +87,9 @@ class EditForm(SpecForm):
             value = self.values[name]
             if isinstance(value, str) or value is None:
                 problems.append(Problem(name, "Enter a number."))
+            elif name in self.overtaken:
+                now = format_edit_value(self.sheet.expected[name])
+                problems.append(Problem(name, f"An edit changed it to {now} while this form was open. Apply again to replace that."))
             elif value != self.sheet.expected[name]:
                 found[name] = float(value)
         if problems:
@@ -79,6 +100,15 @@ class EditForm(SpecForm):
         """Shows each problem at its input; what has none stands on top."""
         for problem in refusal.problems:
             self.add_error(problem.field if problem.field in self.fields else None, problem.message)
+
+
+def read_seen_values(text: str, expected: Mapping[str, float]) -> Mapping[str, float]:
+    """Setting -> the value the form was opened with; today's where the text is not what a form of ours holds."""
+    try:
+        found = json.loads(text) if len(text) <= LONGEST_SEEN else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) and all(type(value) in (int, float) for value in found.values()) else expected
 
 
 def build_setting_field(sheet: EditSheet, name: str) -> SpecField:

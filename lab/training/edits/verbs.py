@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,11 +19,10 @@ from lab.training.edits.wording import format_edit_value
 from lab.training.runs import live
 from lab.training.runs.models import Run
 from lab.training.runs.problem_words import DEFAULT, format_problem_sentence
-from trainers.contract.edits import find_edit_problems
+from trainers.contract.edits import KEY, find_edit_problems
 from trainers.contract.spec import Problem as SpecProblem
 
 REASON_LENGTH = 500
-KEY_LENGTH = 64
 MOST_EDITS = 200  # of one run
 
 
@@ -31,6 +31,8 @@ def request_run_edit(run: Run, author: User | None, changes: Mapping[str, float]
 
     Settings that keep their value are left out. Raises InputRefusal naming every input that has to change, and Refusal when the run cannot be edited.
     """
+    if key and not re.fullmatch(KEY, key):  # the trainer knows the edit by it, and reads no other
+        raise Refusal("The form is out of date.", "Open it again.", status=422)
     with transaction.atomic():
         held = Run.objects.same_row(run).select_for_update(of=("self",)).get()
         if key and (known := RunEdit.objects.filter(run=held, key=key).first()):
