@@ -98,8 +98,15 @@ def find_spans_of(row: Row, side: str) -> tuple[list[Span], int]:
     """
     text = answer_text(row[side])
     own: list[Span] = row.get(span_column(side)) or []
+    if own and fit_text(own, text):
+        return own, 0
     other = {"chosen": "rejected", "rejected": "chosen"}.get(side, side)
-    for spans in (own, row.get(span_column(other)) or []):
-        if spans and all(span["text"] == text[span["start"] : span["end"]] for span in spans):
-            return spans, 0
+    swapped: list[Span] = row.get(span_column(other)) or []
+    # Spans that fit where they stand were marked there: an answer that begins alike does not take them.
+    if swapped and fit_text(swapped, text) and not fit_text(swapped, answer_text(row[other])):
+        return swapped, 0
     return [], len(own)
+
+
+def fit_text(spans: Sequence[Span], text: str) -> bool:
+    return all(span["text"] == text[span["start"] : span["end"]] for span in spans)

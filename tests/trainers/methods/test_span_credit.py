@@ -13,7 +13,7 @@ from tests.trainers.methods.batches import pair_batch, token_batch
 from tests.trainers.methods.pair_stacks import batch_of, outcome_on_pairs, plain_rows, run_on_pairs
 from trainers.adapters.dpo import average_token_ratios, method_loss
 from trainers.contract.problems import SpecError
-from trainers.contract.spans import swap_span_sides
+from trainers.contract.spans import find_spans_of, swap_span_sides
 from trainers.data.token_spans import mark_tokens
 from trainers.methods.bases.dpo import DPO
 from trainers.methods.stack import Stack
@@ -162,6 +162,14 @@ def test_spans_of_a_text_that_is_gone_or_cut_off_have_no_effect_and_are_counted(
     assert len(align_tokens(marked, ids[0].tolist(), [ids.shape[1] - 1])) == 1
     *_, lost = method.token_shares([row], "rejected", ids, mask)
     assert lost == 1
+
+
+def test_an_answer_that_begins_like_the_marked_one_takes_no_spans_from_it():
+    sides = {side: [{"role": "assistant", "content": f"7 * 8 = 54, so {end}"}] for side, end in (("chosen", "no"), ("rejected", "yes"))}
+    span = {"start": 0, "end": 10, "label": "bad", "text": "7 * 8 = 54"}
+    row = {"prompt": [{"role": "user", "content": "?"}], **sides, "rejected_spans": [span]}
+    assert find_spans_of(row, "rejected") == ([span], 0)
+    assert find_spans_of(row, "chosen") == ([], 0)
 
 
 def test_a_tokenizer_without_offsets_is_refused():
