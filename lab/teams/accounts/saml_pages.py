@@ -15,7 +15,7 @@ from allauth.socialaccount.helpers import complete_social_login
 from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
@@ -26,6 +26,7 @@ from lab.teams.accounts.throttling import count_limited_attempt
 log = logging.getLogger(__name__)
 
 LONGEST_ANSWER = 256 << 10  # characters of base64
+LONGEST_STATE = 2000  # characters
 REMEMBERED_SECONDS = 24 * 3600  # for which a used answer is known; providers give them minutes
 TRANSIENT = "urn:oasis:names:tc:SAML:2.0:nameid-format:transient"
 UNREACHABLE = "The identity provider’s metadata could not be read. Try again; an operator can find the reason in the log of the web process."
@@ -82,7 +83,16 @@ def receive_response(request: HttpRequest, organization_slug: str) -> HttpRespon
         return refuse_sign_in(request, "Too many attempts from this network address. Wait a minute.", status=429)
     from allauth.socialaccount.providers.saml import views
 
+    keep_what_is_read(request)
     return views.acs(request, organization_slug=organization_slug)  # type: ignore[no-any-return]
+
+
+def keep_what_is_read(request: HttpRequest) -> None:
+    """allauth puts the whole request into the session: what nobody reads of a form that anybody can send stays out."""
+    sent, kept = request.POST, QueryDict(mutable=True)
+    for name, longest in (("SAMLResponse", LONGEST_ANSWER), ("RelayState", LONGEST_STATE)):
+        kept[name] = sent.get(name, "")[:longest]
+    request.POST = kept  # type: ignore[assignment]
 
 
 @login_not_required

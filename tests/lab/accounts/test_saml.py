@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.utils import timezone
@@ -95,6 +96,14 @@ def test_without_settings_there_is_none(client: Client, db: None) -> None:
         assert client.post(address).status_code == 404
     for address in (FINISH, "/accounts/saml/sso/metadata/", "/accounts/saml/sso/sls/"):
         assert client.get(address).status_code == 404
+
+
+def test_of_a_form_only_what_is_read_is_kept(provider: IdentityProvider, client: Client, db: None) -> None:
+    sent = {"SAMLResponse": "answer", "RelayState": "s" * 10_000, "more": "x" * 100_000, **{f"field{number}": "x" for number in range(500)}}
+    key = client.post(ACS, sent).cookies["saml-acs-session"].value
+    kept = SessionStore(key).load()["request"]
+    assert "answer" in str(kept)
+    assert len(str(kept)) < 5_000
 
 
 @pytest.mark.feature(77)
