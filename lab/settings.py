@@ -296,26 +296,32 @@ LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 BIN_DAYS = env.int("LAB_BIN_DAYS", default=30)  # from the bin on; a run that is there already keeps the day it was given
 SWEEP_SECONDS = env.float("LAB_SWEEP_SECONDS", default=5)
-WORKER_CHORES = [  # called by every worker each SWEEP_SECONDS
-    "lab.supervision.supervisor.sweeper.sweep_runs",
-    "lab.training.catalog.published.publish_catalog",
-    "lab.training.sweeps.chores.advance_sweeps",
-    "lab.teams.audit.chores.sweep_audit_log",
-    "lab.rollouts.browse.indexing.index_rollouts",
-    "lab.rollouts.replay.chores.sweep_replays",
-    "lab.models.playground.chores.sweep_samplings",
-    "lab.models.branches.chores.sweep_branches",
-    "lab.models.embeddings.chores.sweep_embedding_jobs",
-    "lab.labelling.labels.item_order.reorder_grown",
-    "lab.data.datasets.chores.sweep_versions_and_uploads",
-    "lab.data.loop.chores.run_loop_chores",
-    "lab.data.loop.feed_chores.route_feeds",
-    "lab.watching.alerts.chores.run_due_watchers",
-    "lab.watching.alerts.deliveries.send_due_deliveries",
-    "lab.models.policies.chores.sweep_policies",
-    "lab.watching.usage.storage_use.weigh_due_storage",
-    "lab.models.bin.chores.sweep_bin",
-]
+# Called by every worker each SWEEP_SECONDS, those of a lane one after the other: a lane is a thread with one database connection. What may wait for
+# somebody else's server, and what may take long, must not keep lost runs waiting.
+WORKER_CHORES = {
+    "runs": [
+        "lab.supervision.supervisor.sweeper.sweep_runs",
+        "lab.training.sweeps.chores.advance_sweeps",
+    ],
+    "deliveries": ["lab.watching.alerts.deliveries.send_due_deliveries"],
+    "upkeep": [
+        "lab.training.catalog.published.publish_catalog",
+        "lab.teams.audit.chores.sweep_audit_log",
+        "lab.rollouts.browse.indexing.index_rollouts",
+        "lab.rollouts.replay.chores.sweep_replays",
+        "lab.models.playground.chores.sweep_samplings",
+        "lab.models.branches.chores.sweep_branches",
+        "lab.models.embeddings.chores.sweep_embedding_jobs",
+        "lab.labelling.labels.item_order.reorder_grown",
+        "lab.data.datasets.chores.sweep_versions_and_uploads",
+        "lab.data.loop.chores.run_loop_chores",
+        "lab.data.loop.feed_chores.route_feeds",
+        "lab.watching.alerts.chores.run_due_watchers",
+        "lab.models.policies.chores.sweep_policies",
+        "lab.watching.usage.storage_use.weigh_due_storage",
+        "lab.models.bin.chores.sweep_bin",
+    ],
+}
 
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.

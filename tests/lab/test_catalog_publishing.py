@@ -72,4 +72,4 @@ def test_what_no_worker_has_confirmed_for_a_day_is_forgotten(settings: Settings)
 
 
 def test_every_worker_publishes(settings: Settings) -> None:
-    assert "lab.training.catalog.published.publish_catalog" in settings.WORKER_CHORES
+    assert "lab.training.catalog.published.publish_catalog" in settings.WORKER_CHORES["upkeep"]

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from celery import signals
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 from rich.console import Console
 
@@ -128,7 +129,14 @@ def begin_worker(start_process: Start, name: str = "w", **environment: str) -> M
 
 
 @pytest.mark.feature(8)
+def count_connections() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
 def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: Start) -> None:
+    connections = count_connections()
     child = begin_worker(start_process)
     assert wait_for(lambda: Worker.objects.alive().filter(name="w", queues=["gpu"], pid=child.process.pid, draining=False).exists(), 60)
     assert run_command("worker", "--check")[0] == 0
@@ -139,6 +147,7 @@ def test_a_worker_is_seen_drains_on_a_signal_and_leaves_no_trace(start_process: 
     host = f"{child.process.pid}@{socket.gethostname()}"
     asked = app.control.inspect(destination=[host], timeout=2)
     assert wait_for(lambda: asked.active_queues() == {host: []}, 60), child.log.read_text()  # it leaves messages to others
+    assert 2 <= count_connections() - connections <= 5  # of PostgreSQL's hundred, each worker takes few
     assert run_command("drain", "w", "--undo") == (0, "Worker w takes runs again.\n", "")
     child.process.send_signal(signal.SIGTERM)
     assert child.process.wait(120) == 0, child.log.read_text()

@@ -32,8 +32,6 @@ def judge_outcome(ending: AttemptEnding) -> tuple[Status, str]:
     code, outcome = ending.code, ending.last_event.outcome if ending.last_event else ""
     if outcome == "finished" and code in (None, FINISHED):
         return Status.FINISHED, ""
-    if code == FINISHED and not outcome:
-        return Status.FINISHED, ""
     if ending.killed:
         return Status.STOPPED, ending.killed
     if outcome == "stopped" or code == STOPPED:
@@ -52,6 +50,8 @@ def explain_failure(ending: AttemptEnding) -> str:
         return f"the trainer ended without saying why{last_line}"
     if ending.code < 0:
         return by_signal(-ending.code, ending.peak_memory) + last_line
+    if ending.code == FINISHED:
+        return f"the trainer ended with exit code 0 without reporting that the run has finished{last_line}"
     return words or f"the trainer ended with exit code {ending.code} and said nothing"
 
 

@@ -11,7 +11,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import psutil
@@ -62,30 +62,33 @@ def is_ours_and_dead(worker: Worker) -> bool:
 
 
 class RepeatingThread(threading.Thread):
-    """Calls ``work`` every ``seconds`` until it is ended; trouble is logged and the next call starts with a fresh database connection."""
+    """Calls each of ``works`` in turn every ``seconds`` until it is ended; one that fails is logged, and the others have their turn."""
 
-    def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+    def __init__(self, name: str, seconds: float, works: Mapping[str, Callable[[], None]]) -> None:
         super().__init__(name=name, daemon=True)
-        self.seconds, self.work = seconds, work
+        self.seconds, self.works = seconds, works
         self.wake, self.ended = threading.Event(), False
-        self.complained = float("-inf")
+        self.complained: dict[str, float] = {}
 
     def run(self) -> None:
         while not self.ended:
-            self.call()
+            for name, work in self.works.items():
+                if not self.ended:
+                    self.call_work(name, work)
             self.wake.wait(self.seconds)
             self.wake.clear()
         connection.close()
 
-    def call(self) -> None:
+    def call_work(self, name: str, work: Callable[[], None]) -> None:
+        """The next call after trouble starts with a fresh database connection."""
         try:
-            self.work()
+            work()
         except Exception as error:
             connection.close()
-            if time.monotonic() - self.complained > COMPLAIN_SECONDS:
-                self.complained = time.monotonic()
+            if time.monotonic() - self.complained.get(name, float("-inf")) > COMPLAIN_SECONDS:
+                self.complained[name] = time.monotonic()
                 expected = isinstance(error, DatabaseError)
-                log.warning("%s failed and is tried again every %s s: %s", self.name, self.seconds, error, exc_info=not expected)
+                log.warning("%s failed and is tried again every %s s: %s", name, self.seconds, error, exc_info=not expected)
 
     def now(self) -> None:
         """Calls at once instead of after the pause. Safe in a signal handler."""
@@ -103,7 +106,7 @@ class Heartbeat(RepeatingThread):
     """
 
     def __init__(self, worker: Worker, listen: Callable[[bool], None] | None = None) -> None:
-        super().__init__("the heartbeat", BEAT_SECONDS, self.beat)
+        super().__init__("heartbeat", BEAT_SECONDS, {"the heartbeat": self.beat})
         self.worker, self.draining, self.listen = worker, False, listen
         self.takes_runs = True
 

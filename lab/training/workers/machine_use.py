@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 import psutil
+from django.db import connection
 from django.db.models import Avg
 from django.db.models.functions import Extract, Floor, Now
 
@@ -28,7 +30,7 @@ class UseSampler(RepeatingThread):
     """Stores what the worker's machine does, and forgets what is older than KEPT."""
 
     def __init__(self, worker: Worker) -> None:
-        super().__init__("measuring the machine", SAMPLE_SECONDS, self.store_use)
+        super().__init__("machine use", SAMPLE_SECONDS, {"measuring the machine": self.store_use})
         self.worker = worker
         psutil.cpu_percent()  # the next answer is the mean since this one
 
@@ -42,6 +44,8 @@ class UseSampler(RepeatingThread):
             gpu_memory=gpus.memory if gpus else None,
         )
         WorkerUse.objects.filter(worker=self.worker, at__lt=Now() - KEPT).delete()
+        if threading.current_thread() is self:
+            connection.close()  # one that is needed twice a minute is not kept
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def serve_worker_queues(worker: Worker) -> int:
     os.environ[WORKER] = worker.name
     heartbeat = Heartbeat(worker, lambda takes_runs: follow_drain(worker, takes_runs))
     try:
-        chores = [RepeatingThread(path, settings.SWEEP_SECONDS, import_string(path)) for path in settings.WORKER_CHORES]
+        lanes = settings.WORKER_CHORES.items()
+        chores = [RepeatingThread(f"chores: {lane}", settings.SWEEP_SECONDS, {path: import_string(path) for path in paths}) for lane, paths in lanes]
         chores.append(UseSampler(worker))
         celery = celery_worker(worker)
         drained = connect_signals(heartbeat, chores)

@@ -17,7 +17,7 @@ def ending(tmp_path: Path, code: int | None, outcome: str = "", error: str = "",
     ("code", "outcome", "status"),
     [
         (0, "finished", Status.FINISHED),
-        (0, "", Status.FINISHED),
+        (0, "", Status.FAILED),  # whatever ended it, the run's own spool does not say that it is done
         (None, "finished", Status.FINISHED),
         (3, "stopped", Status.STOPPED),
         (3, "", Status.STOPPED),
