@@ -7,6 +7,7 @@ and sets both before this file is read.
 import os
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import environ
 from django.conf import global_settings
@@ -165,6 +166,9 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = False  # the lease, not the broker, brings a lost run back
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"visibility_timeout": 30 * 86_400}  # s; a message held longer would be delivered once more
+if REDIS_URL.startswith("redis"):  # over TCP: a connection that a firewall forgot is noticed, and made anew
+    CELERY_BROKER_TRANSPORT_OPTIONS |= {"socket_timeout": 20, "socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 10}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis for as long as it takes
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False  # training goes on without Redis
