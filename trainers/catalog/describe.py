@@ -14,6 +14,8 @@ from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.methods import registry
 from trainers.methods.base import Base, Method, hooks_of
+from trainers.rewards.base import RewardFunction
+from trainers.rewards.registry import BUILT_IN as REWARDS
 from trainers.tasks.base import Task
 from trainers.tasks.registry import BUILT_IN, all_tasks
 
@@ -50,6 +52,7 @@ def build_catalog(built_in_only: bool = False) -> dict[str, Any]:
             {"kind": kind, "title": title, "summary": summary, "schema": model.model_json_schema()}
             for kind, (title, summary, model) in POLICIES.items()
         ],
+        "rewards": [describe_reward_function(kind) for kind in REWARDS],
         "recipes": [asdict(recipe) for recipe in RECIPES],
         "methods": [describe_method(group, kind) for group, kind in registry.built_in()] + ([] if built_in_only else method_plugins()),
     }
@@ -105,6 +108,10 @@ def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
         "parameters": kind.Config.model_json_schema(),
         "panels": [asdict(panel) for panel in kind.panels()],
     }
+
+
+def describe_reward_function(kind: type[RewardFunction]) -> dict[str, Any]:
+    return {"name": kind.name, "title": kind.title, "summary": kind.summary, "parameters": kind.Parameters.model_json_schema()}
 
 
 def describe_task(task: Task) -> dict[str, Any]:

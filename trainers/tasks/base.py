@@ -9,9 +9,13 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trainers.contract.events import Message
+from trainers.contract.reward_definitions import RewardColumn
+
+if TYPE_CHECKING:
+    from trainers.rewards.scores import Scorer
 
 Split = Literal["train", "heldout", "pairs"]
 
@@ -40,6 +44,7 @@ class Reward:
     function: RewardFunction
     summary: str
     weight: float  # in the summed reward unless the spec says otherwise; 0 = only measured
+    scorer: "Scorer | None" = None  # of a column of the reward library: scores a batch at once
 
 
 class Task:
@@ -49,7 +54,8 @@ class Task:
     title: ClassVar[str]
     summary: ClassVar[str]
     difficulties: ClassVar[dict[str, str]]  # name -> what it means; the first is the default
-    rewards: ClassVar[dict[str, Reward]]  # the first one is the task's accuracy
+    rewards: dict[str, Reward]  # the first one is the task's accuracy; a run's own object has the spec's columns after them
+    shadows: tuple[RewardColumn, ...] = ()  # columns that are scored beside training
     demonstrations: ClassVar[str]  # what the cold start's demonstrations are like, said to the person who launches one
     stop: ClassVar[tuple[str, ...]] = ()  # a turn of the policy also ends after one of these
     max_turns: ClassVar[int] = 1

@@ -1,0 +1,39 @@
+"""The functions of the library by name, in the order that forms list them."""
+
+from difflib import get_close_matches
+
+from trainers.rewards.base import RewardFunction
+from trainers.rewards.exact_match import ExactMatch
+from trainers.rewards.json_schema import JsonSchema
+from trainers.rewards.language import Language
+from trainers.rewards.length import Length
+from trainers.rewards.multiple_choice import MultipleChoice
+from trainers.rewards.ngram_similarity import NgramSimilarity
+from trainers.rewards.normalised_match import NormalisedMatch
+from trainers.rewards.number import Number
+from trainers.rewards.regex_match import RegexMatch
+from trainers.rewards.repetition import Repetition
+from trainers.rewards.sections import Sections
+from trainers.rewards.tags import Tags
+
+BUILT_IN: tuple[type[RewardFunction], ...] = (
+    ExactMatch,
+    NormalisedMatch,
+    Number,
+    MultipleChoice,
+    RegexMatch,
+    JsonSchema,
+    Tags,
+    Sections,
+    Length,
+    Repetition,
+    Language,
+    NgramSimilarity,
+)
+FUNCTIONS: dict[str, type[RewardFunction]] = {kind.name: kind for kind in BUILT_IN}
+
+
+def suggest_function(name: str) -> str:
+    """What to do about a name that no function has."""
+    near = get_close_matches(name, FUNCTIONS, n=1)
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(FUNCTIONS)}"
