@@ -1,4 +1,4 @@
-"""The command line of the training library: ``python -m trainers run | preflight | model | replay | sample | embed | send | methods | catalog``.
+"""The command line of the training library: ``python -m trainers COMMAND``, each in ``build_argument_parser``.
 
 Exit codes are in docs/run-files.md.
 """
@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run_sampling_requests()
         if options.command == "embed":
             return run_embedding_requests()
+        if options.command == "score":
+            return run_scoring_requests(options.definition)
         if options.command == "send":
             return send_kept_run(Path(options.folder), options.wait)
         if options.command == "methods":
@@ -84,6 +86,18 @@ def build_argument_parser() -> argparse.ArgumentParser:
         help="compute vectors of completions with a policy or a sentence encoder",
         description="Reads requests from standard input, a line of JSON each, and prints their vectors as such (trainers/policies/embedding.py).",
         epilog="exit codes: 0 fine, 2 a request or a model cannot be used",
+    )
+    seven = commands.add_parser(
+        "score",
+        help="score completions with reward functions",
+        description="Reads requests from standard input, a line of JSON each, and prints their scores as such (docs/run-files.md).",
+        epilog="exit codes: 0 fine, 2 the definition, a request or a row cannot be used",
+    )
+    seven.add_argument(
+        "definition",
+        nargs="?",
+        metavar="DEFINITION_JSON",
+        help="one definition for all: then each line of standard input is a row, and its score a line",
     )
     six = commands.add_parser(
         "send",
@@ -137,6 +151,15 @@ def run_embedding_requests() -> int:
 
     embedding.answer_embedding_requests(sys.stdin.buffer)
     return FINE
+
+
+def run_scoring_requests(definition: str | None) -> int:
+    """Imports torch only where a function loads a model."""
+    from trainers.rewards.scoring_requests import answer_scoring_requests, score_row_lines
+
+    if definition is not None:
+        return FINE if score_row_lines(Path(definition), sys.stdin.buffer) else REFUSED
+    return FINE if answer_scoring_requests(sys.stdin.buffer) else REFUSED
 
 
 def send_kept_run(folder: Path, wait: float) -> int:

@@ -94,7 +94,7 @@ def test_it_describes_every_task_as_a_form_needs_it():
 
 
 def test_it_is_plain_json_of_the_agreed_shape():
-    assert set(CATALOGUE) == {"version", "schema", "trainers", "tasks", "policies", "recipes", "methods"}
+    assert set(CATALOGUE) == {"version", "schema", "trainers", "tasks", "policies", "rewards", "recipes", "methods"}
     assert json.loads(json.dumps(CATALOGUE, allow_nan=False)) == CATALOGUE
     assert all({"title", "spec"} == set(stage) for recipe in CATALOGUE["recipes"] for stage in recipe["stages"])
 

@@ -34,7 +34,6 @@ from trainers.attempt.evaluate import HeldOut
 from trainers.contract.edits import TEMPERATURE, pick_reward_weights
 from trainers.contract.hyperparameters import GRPO
 from trainers.contract.spec import HUMAN
-from trainers.judges import rewards
 from trainers.judges.human import Batch as Asking
 from trainers.judges.human import People
 from trainers.methods.stack import Stack
@@ -86,11 +85,14 @@ class GRPOAdapter(Resumable, GRPOTrainer):  # type: ignore[misc]
         self.people = People(wanted, attempt.folder, attempt.reporter, attempt.stop, attempt.spec.seed) if wanted else None
 
     def reward_function(self, name: str) -> Callable[..., list[float | None]]:
-        def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
-            texts = [completion[-1]["content"] for completion in completions]
-            self.scores[name] = [
-                rewards.apply_reward_function(self.task, name, text, self.examples[i]) for text, i in zip(texts, example, strict=True)
-            ]
+        def function(
+            completions: list[list[dict[str, str]]], example: list[int], log_metric: Callable[[str, float], None], **rest: Any
+        ) -> list[float | None]:
+            rows = [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, example, strict=True)]
+            scores = self.attempt.columns.score_column(name, rows, self.scoring.step)
+            for metric, value in self.attempt.columns.measure(name, scores).items():
+                log_metric(metric, value)
+            self.scores[name] = [score.value for score in scores]
             return self.scores[name]
 
         function.__name__ = name  # TRL names its metrics after it

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from trainers.attempt.report import Reporter
+from trainers.attempt.reward_columns import RewardColumns
 from trainers.attempt.stop import StopRequest
 from trainers.attempt.telemetry import Pieces
 from trainers.contract.hyperparameters import Common
@@ -44,6 +45,11 @@ class Attempt:
     def weights(self) -> dict[str, float]:
         """Of every reward function, as it holds now."""
         return rewards.weights_of(self.task, self.spec)
+
+    @cached_property
+    def columns(self) -> RewardColumns:
+        """What scores completions."""
+        return RewardColumns(self.task, self.folder, self.spec.device, self.reporter)
 
     @cached_property
     def sampling_batch(self) -> int:

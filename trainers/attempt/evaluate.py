@@ -68,7 +68,7 @@ class HeldOut:
         sampler = Sampler(model, attempt.policy.tokenizer, attempt.task, self.how)
         with own_randomness(attempt.spec.seed, attempt.policy.device):
             completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)), self.watched)
-        scores = [rewards.score_all(attempt.task, made.text, example) for made, example in zip(completions, self.examples, strict=True)]
+        scores = attempt.columns.score_rows([(made.text, example) for made, example in zip(completions, self.examples, strict=True)], step)
         sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
         values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards)))
         scored = [

@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
@@ -52,6 +52,7 @@ from trainers.data import datasets, identity, pairs
 from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
+from trainers.rewards.columns import compose_task, find_weight_problems
 from trainers.tasks import registry
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,13 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     attempt = Attempt(spec, folder, task, policy, reporter, stop)
     edits = Edits(folder, spec, task, reporter)
     report_attempt_start(attempt, step_of(resume) if resume else 0)
+    with closing(attempt.columns):
+        return train_attempt(attempt, edits, resume)
 
+
+def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[int, int]:
+    """From the loaded policy to the exported one. Returns and raises what ``attempt_run`` does."""
+    spec, folder, reporter, stop = attempt.spec, attempt.folder, attempt.reporter, attempt.stop
     measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
     heldout = HeldOut(attempt) if measured else None
     with reporter.busy("preparing"):
@@ -199,9 +206,10 @@ def find_task(spec: RunSpec) -> Any:
         raise policies.make_policy_error(
             spec.task.difficulty, f"{task.name} has no such difficulty", f"use {', '.join(task.difficulties)}", "task.difficulty"
         )
-    if unknown := [name for name in spec.task.rewards if name not in task.rewards]:
-        raise policies.make_policy_error(unknown[0], f"{task.name} has no such reward function", f"use {', '.join(task.rewards)}", "task.rewards")
-    return task
+    composed = compose_task(task, spec)
+    if problems := find_weight_problems(composed, spec):
+        raise SpecError(problems)
+    return composed
 
 
 def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:

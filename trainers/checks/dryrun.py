@@ -1,11 +1,11 @@
 """Scores answers whose worth is known before a policy exists: the gold one, none at all, and the gold one with a wrong result."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainers.contract.problems import Problem
-from trainers.judges.rewards import RewardFailed, apply_reward_function, weighted_sum
+from trainers.judges.rewards import RewardFailed, score_column, weighted_sum
 from trainers.tasks.base import Example, Task
 
 # About one token each in a byte-level tokenizer that splits digits: a tag, up to four letters, a digit and the space before it, any other character.
@@ -57,29 +57,40 @@ def answers_to(task: Task, samples: list[Example], number: int) -> Iterator[tupl
         yield "wrong", wrong
 
 
-def dry_run(task: Task, weights: dict[str, float], samples: list[Example], count: int) -> DryRuns:
-    """Scores known answers to the first ``count`` samples; the others only lend their references as wrong results."""
+def dry_run(task: Task, weights: dict[str, float], samples: list[Example], count: int, paths: Mapping[str, str] | None = None) -> DryRuns:
+    """Scores known answers to the first ``count`` samples; the others only lend their references as wrong results.
+
+    ``paths``: where a function stands in the spec, by its name, where that is not the task's. Functions that load models or ask an endpoint are
+    left out.
+    """
     found = DryRuns()
     for number in range(min(count, len(samples))):
         runs = []
         for kind, text in answers_to(task, samples, number):
-            rewards = score_known_answer(task, text, samples[number], found)
+            rewards = score_known_answer(task, text, samples[number], found, paths or {})
             runs.append(DryRun(number, kind, text, rewards, weighted_sum(rewards, weights)))
         found.runs += runs
         compare_dry_runs(runs, weights, found)
     return found
 
 
-def score_known_answer(task: Task, text: str, example: Example, found: DryRuns) -> dict[str, float | None]:
+def score_known_answer(task: Task, text: str, example: Example, found: DryRuns, paths: Mapping[str, str]) -> dict[str, float | None]:
     rewards: dict[str, float | None] = {}
-    for name in task.rewards:
+    for name, reward in task.rewards.items():
+        rewards[name] = None
+        if reward.scorer is not None and not reward.scorer.light:
+            continue
+        where = paths.get(name, f"task.rewards.{name}")
         try:
-            rewards[name] = apply_reward_function(task, name, text, example)
+            [score] = score_column(task, name, [(text, example)])
         except RewardFailed as error:
-            rewards[name] = None
-            problem = Problem(f"task.rewards.{name}", None, str(error), "correct the task", given=False)
+            problem = Problem(where, None, str(error), "correct it" if name in paths else "correct the task", given=False)
             if all(problem.field != known.field for known in found.problems):
                 found.problems.append(problem)
+            continue
+        rewards[name] = score.value
+        if score.error:
+            found.warn(where, f"has no opinion on a known answer: {score.error}", "see that the rows have what it needs")
     return rewards
 
 

@@ -6,7 +6,6 @@ and the reward functions' verdict on answers whose worth is known. ``PreflightRe
 
 import os
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from trainers.data import datasets, identity
 from trainers.data.samples import TrainingSample, samples_of
 from trainers.judges.rewards import weights_of
 from trainers.policies.checks import check_policy, template_of
+from trainers.rewards.columns import close_columns, compose_task, find_column_problems, find_weight_problems, list_scorers
 from trainers.tasks.base import Example, Task
 from trainers.tasks.registry import UnknownTask, get_task
 
@@ -134,12 +134,12 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
         return None
     if spec.human is not None and HUMAN in task.rewards:
         report.refuse("human.share", spec.human.share, f"{task.name} has a reward function of its own called {HUMAN}", "rename it, or ask nobody")
-    for name, weight in spec.task.rewards.items():
-        if name not in task.rewards:
-            near = get_close_matches(name, task.rewards, n=1)
-            fix = f"did you mean {near[0]}?" if near else f"use one of {', '.join(task.rewards)}"
-            report.refuse(f"task.rewards.{name}", weight, f"{task.name} has no such reward function", fix)
-    return task
+    if problems := find_column_problems(task, spec):
+        report.problems += problems
+        return None
+    composed = compose_task(task, spec)
+    report.problems += find_weight_problems(composed, spec)
+    return composed
 
 
 def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] | None:
@@ -261,7 +261,16 @@ def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Pr
     weights = weights_of(task, spec)
     if isinstance(spec.training, GRPO) and not any(weights.values()):
         report.refuse("task.rewards", weights, "every weight is 0: there is nothing to learn from", "give at least one function a weight")
-    found = dry_run(task, {name: weights[name] for name in task.rewards}, examples, SHOWN)
+    try:
+        found = dry_run(
+            task,
+            {name: weights[name] for name in task.rewards},
+            examples,
+            SHOWN,
+            {column.name: f"rewards.{number}.definition" for number, column in enumerate(spec.rewards)},
+        )
+    finally:
+        close_columns(list_scorers(task))
     report.gold, report.problems, report.warnings = found.runs, report.problems + found.problems, report.warnings + found.warnings
     if examples and isinstance(spec.training, GRPO) and spec.dataset and all(run.reward is None for run in found.runs):
         report.refuse("dataset.path", spec.dataset.path, f"no reward function of {task.name} can score its rows", "add the data column it needs")

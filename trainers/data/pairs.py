@@ -67,7 +67,7 @@ def sample_batch(attempt: Attempt, training: Preferences, examples: Sequence[Exa
     sampler = Sampler(attempt.policy.model, attempt.policy.tokenizer, attempt.task, how)
     with own_randomness(attempt.spec.seed + 1_000_003 * (number + 1), attempt.policy.device):
         completions = sampler.complete(repeated, watched=watched)
-    scores = [rewards.score_all(attempt.task, made.text, example) for made, example in zip(completions, repeated, strict=True)]
+    scores = attempt.columns.score_rows([(made.text, example) for made, example in zip(completions, repeated, strict=True)])
     report_sampled_answers(attempt, repeated, completions, scores, start, each)
     accuracy = next(iter(attempt.task.rewards))
     found = []

@@ -23,6 +23,8 @@ from trainers.policies.branch_examples import NO_FACTS, find_example
 from trainers.policies.branch_sampling import POLICY, BranchSampler
 from trainers.policies.playground import MOST_TOKENS, PolicySession, Say
 from trainers.policies.sampling import Completion, Sampling, chat_ids
+from trainers.rewards.columns import compose_task, open_columns
+from trainers.rewards.scores import ScoringContext
 from trainers.tasks import registry
 
 MOST_BRANCHES, MOST_ALTERNATIVES = 16, 50
@@ -160,6 +162,7 @@ class BranchSession(PrefixSession):
     def __init__(self, request: BranchRequest, say: Say) -> None:
         self.spec = read_spec(Path(request.run) / RUN_FILE)
         self.task = find_task(self.spec)
+        open_columns(self.task, ScoringContext(Path(request.run), self.spec.device))
         super().__init__(request.folder, say)
         self.request = request
         self.left = 0  # tokens of the context after what is given
@@ -224,7 +227,7 @@ class BranchSession(PrefixSession):
 def find_task(spec: RunSpec) -> Any:
     """Raises SpecError for a task that is not installed here."""
     try:
-        return registry.get_task(spec.task.name)
+        return compose_task(registry.get_task(spec.task.name), spec)
     except registry.UnknownTask as error:
         raise SpecError([Problem("task.name", spec.task.name, str(error), "install it where this runs")]) from None
 

@@ -31,6 +31,7 @@ from trainers.methods.batch import RolloutBatch
 from trainers.methods.stack import Stack
 from trainers.replay.stored_batch import StoredRecipe, StoredRollout, batch_of, plain_advantages, slice_of, split_loss_slices
 from trainers.replay.stored_run import MissingDataError, StoredExamples, StoredRun
+from trainers.rewards.columns import compose_task
 from trainers.tasks import registry
 
 REPLAYED = ("rewards", "advantages", "token_weights")
@@ -88,7 +89,7 @@ def prepare_recipe(data: dict[str, Any]) -> StoredRecipe:
     if not isinstance(spec.training, GRPO):
         raise SpecError([Problem("training.trainer", spec.training.trainer, "only GRPO's advantages can be replayed", "choose a GRPO run")])
     try:
-        task = registry.get_task(spec.task.name)
+        task = compose_task(registry.get_task(spec.task.name), spec)
     except registry.UnknownTask as error:
         raise SpecError([Problem("task.name", spec.task.name, str(error), "install it where this runs")]) from None
     stack = stacks.build_stack(spec)

@@ -25,6 +25,7 @@ class RewardFunction:
     title: ClassVar[str]
     summary: ClassVar[str]
     Parameters: ClassVar[type[Strict]] = NoParameters
+    light: ClassVar[bool] = True  # False: it loads a model or asks an endpoint, which checks before a run leave out
 
     def __init__(self, parameters: Any) -> None:
         self.parameters = parameters

@@ -15,6 +15,8 @@ FUNCTION = "score"
 
 
 class CodeScorer:
+    light = True
+
     def __init__(self, source: str) -> None:
         self.source = source
 

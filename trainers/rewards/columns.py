@@ -60,7 +60,7 @@ def compose_task(task: Task, spec: RunSpec) -> Task:
     """The task with the spec's columns after its own functions; shadows apart. Raises SpecError."""
     if problems := find_column_problems(task, spec, here=False):
         raise SpecError(problems)
-    if not spec.rewards:
+    if not spec.rewards and not task.shadows:
         return task
     composed = copy.copy(task)
     added = {column.name: make_column_reward(column, f"rewards.{number}") for number, column in enumerate(spec.rewards) if not column.shadow}

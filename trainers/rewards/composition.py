@@ -46,7 +46,7 @@ def build_part(definition: RewardDefinition) -> Scorer:
 
 class LibraryScorer:
     def __init__(self, function: RewardFunction) -> None:
-        self.function = function
+        self.function, self.light = function, function.light
 
     def score_batch(self, rows: Rows) -> list[Score]:
         scores = self.function.score_batch(rows) if rows else []
@@ -66,7 +66,7 @@ class LibraryScorer:
 
 class Composition:
     def __init__(self, parts: Sequence[Scorer]) -> None:
-        self.parts = parts
+        self.parts, self.light = parts, all(part.light for part in parts)
 
     def collect(self) -> dict[str, float]:
         counted: dict[str, float] = defaultdict(float)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from trainers.tasks.base import Example
 
-    Row = tuple[str, Example]  # a completion and what it answers
-    Rows = Sequence[Row]
-
+Row = tuple[str, "Example"]  # a completion and what it answers
+Rows = Sequence[Row]
 SHOWN = 300  # characters of an error
 
 
@@ -46,6 +45,8 @@ class ScoringContext:
 
 
 class Scorer(Protocol):
+    light: bool  # False: it loads a model or asks an endpoint, which checks before a run leave out
+
     def score_batch(self, rows: Rows) -> list[Score]:
         """A score for each row, in order. Raises RewardFailed where nothing can be scored at all."""
 

@@ -95,7 +95,8 @@ def test_a_wrong_definition_is_refused_at_its_place(definition, field, fix):
 
 def test_every_parameter_is_explained():
     for kind in BUILT_IN:
-        assert kind.title and kind.summary.endswith("."), kind
+        assert kind.title
+        assert kind.summary.endswith("."), kind
         for name, field in kind.Parameters.model_fields.items():
             assert field.description, (kind.name, name)
             assert field.title, (kind.name, name)
