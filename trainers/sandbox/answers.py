@@ -4,13 +4,14 @@ Only the tests' fork has the tests, what they expect, and the pipe on which verd
 ``Remote``: a call goes over a socket pair, and back comes data of Python's own types (``values``). An answer that ends its process, replaces
 ``__eq__`` or built-in functions, prints verdicts or registers functions for the end changes nothing but its own values.
 
-An object that is no plain data stays where it is, and the test holds a reference that can be called, asked for attributes, iterated and so on. What it
-is equal to only the answer could say, so comparing one is an error.
+An object that is no plain data stays where it is, and the test holds a reference that can be called, asked for attributes, iterated and so on.
+What it is equal to only the answer could say, so comparing one is an error.
 """
 
 from __future__ import annotations
 
 import builtins
+import importlib
 import json
 import operator
 import os
@@ -19,6 +20,7 @@ from typing import Any
 
 from trainers.sandbox.modules import ANSWER, TESTS, new_module, run_source
 from trainers.sandbox.programs import SAID, Frames, Reporter, TimeIsUp, TooMuchOutput, describe_exception
+from trainers.sandbox.results import MODULES
 from trainers.sandbox.values import decode, encode
 
 LINE = 8 << 20  # bytes of a question or a reply
@@ -105,7 +107,7 @@ def reply_to(question: dict[str, Any], objects: list[Any], refer: Callable[[Any]
         json.dumps(reply)
         return reply
     except BaseException as error:
-        return {"raised": type(error).__name__, "message": describe_exception(error)}
+        return {"raised": type(error).__name__, "message": describe_exception(error, named=False), "described": describe_exception(error)}
 
 
 class Answer:
@@ -161,7 +163,7 @@ class Answer:
             kind, message = getattr(builtins, str(reply["raised"]), None), str(reply.get("message", ""))[:SAID]
             if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, AssertionError | UnicodeError | ExceptionGroup):
                 raise kind(message)
-            raise AnswerFailed(message)
+            raise AnswerFailed(str(reply.get("described", message))[:SAID])
         for place, item in dict(reply.get("changed") or {}).items():
             if str(place).isdecimal() and int(place) < len(arguments):
                 change_in_place(arguments[int(place)], self.decode(item))
@@ -266,9 +268,12 @@ def run_answer_tests(request: dict[str, Any], frames: Frames, channel: int) -> N
     namespace = new_module(TESTS)
 
     def load() -> None:
-        found, wanted = answer.load(), request["names"]
-        offered = {name: value for name, value in found.items() if not hasattr(builtins, name) and (wanted is None or name in wanted)}
-        namespace.update(offered)
+        wanted = request["names"]
+        for name, value in answer.load().items():
+            if name in MODULES:  # what an answer calls math may be anything
+                namespace[name] = importlib.import_module(name)
+            elif not hasattr(builtins, name) and (wanted is None or name in wanted):
+                namespace[name] = value
         run_source(request["setup"], namespace, "<program: setup>")
 
     loaded = reporter.run_action(load)

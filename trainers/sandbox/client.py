@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import socket
@@ -22,7 +23,7 @@ from trainers.sandbox.results import SandboxUnavailable
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from trainers.sandbox import server; server.start(int(sys.argv[2]))"
 # Without the variables that Python and the C library read, and with the same hashes every time: the same program prints a set in the same order.
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
 START_SECONDS = 60.0
 GRACE_SECONDS = 5.0  # for the server to say how a fork ended, past its time
 PIECE = 1 << 16
@@ -40,25 +41,29 @@ class Ended:
     status: int | None = None
     late: bool = False
     flooded: bool = False
+    silent: bool = False  # the server went away meanwhile, which no program can bring about
     seconds: float = 0.0
 
 
 class Request:
-    """One fork, from its request to its end. ``output``: bytes that may be printed in all, and ``reported`` bytes of reports."""
+    """What one fork is asked. ``seconds`` in all, and ``each`` between two reports (inf: any); ``reply``: bytes that may come back.
+    ``channel``: this fork's end of the way to the other half of a test.
+    """
 
-    def __init__(self, request: dict[str, Any], seconds: float, output: int, reported: int, channel: socket.socket | None = None) -> None:
+    def __init__(self, request: dict[str, Any], seconds: float, reply: int, each: float = math.inf, channel: socket.socket | None = None) -> None:
         data = json.dumps(request).encode()
         if len(data) > REQUEST:
             raise ValueError(f"a program and its input of {len(data):,} bytes; at most {REQUEST:,} are sent to the sandbox")
-        self.data, self.seconds, self.output, self.reported, self.channel = data, seconds, output, reported, channel
+        self.data, self.seconds, self.reply, self.each, self.channel = data, seconds, reply, each, channel
 
 
 class Running:
     """A request that a fork works on. Its two pipes are closed by ``close``, which also has the fork killed if it still runs."""
 
-    def __init__(self, request: Request, result: int, status: int) -> None:
-        self.request, self.result, self.status = request, result, status
-        self.buffer, self.printed, self.left = bytearray(), bytearray(), request.output + request.reported
+    def __init__(self, request: Request, result: int, status: int, server: subprocess.Popen[bytes] | None) -> None:
+        self.request, self.result, self.status, self.server = request, result, status, server
+        self.buffer, self.printed, self.left = bytearray(), bytearray(), request.reply
+        self.reported_at = time.monotonic()
         self.ended = Ended()
         self.closed = False
 
@@ -70,7 +75,8 @@ class Running:
         poll.register(self.status, select.POLLIN)
         try:
             while not self.ended.flooded:
-                ready = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+                due = min(deadline, self.reported_at + self.request.each)
+                ready = dict(poll.poll(max(0.0, due - time.monotonic()) * 1000 + 1))
                 if self.result in ready and not self.read_result():
                     poll.unregister(self.result)
                 if self.status in ready:
@@ -78,7 +84,8 @@ class Running:
                     while self.read_result():
                         pass
                     break
-                if not ready:  # the server itself does not answer
+                if not ready and time.monotonic() >= due:
+                    self.ended.late, self.ended.silent = due < deadline, due == deadline  # silent: the server itself does not answer
                     break
         finally:
             self.close()
@@ -117,6 +124,7 @@ class Running:
                 self.printed += data
             elif letter == b"r":
                 self.ended.reports.append((self.take_printed(), parse_report(data)))
+                self.reported_at = time.monotonic()
 
     def take_printed(self) -> str:
         text = self.printed.decode(errors="replace")
@@ -125,7 +133,8 @@ class Running:
 
     def read_status(self) -> None:
         data = os.read(self.status, STATUS.size)
-        if len(data) == STATUS.size:
+        self.ended.silent = not data
+        if data:
             self.ended.status, self.ended.late, self.ended.seconds = STATUS.unpack(data)
 
     def close(self) -> None:
@@ -141,6 +150,8 @@ def parse_report(data: bytes) -> dict[str, Any]:
         report = json.loads(data)
     except (ValueError, RecursionError):
         return {}
+    if b"\\ud" in data.lower():  # halves of surrogates, which are no text
+        report = json.loads(json.dumps(report, ensure_ascii=False).encode("utf-8", "replace"))
     return report if isinstance(report, dict) else {}
 
 
@@ -172,7 +183,13 @@ class ServerProcess:
         finally:
             for descriptor in theirs[:3]:
                 os.close(descriptor)
-        return Running(request, result, status)
+        return Running(request, result, status, self.process)
+
+    def retire(self, lost: subprocess.Popen[bytes] | None) -> None:
+        """After a fork's end did not become known; another thread may have started another server already."""
+        with self.lock:
+            if self.process is lost:
+                self.forget()
 
     def send(self, message: bytes, descriptors: list[int]) -> None:
         with self.lock:

@@ -57,6 +57,7 @@ def offer_modules() -> None:
     """In a fork, before its program runs."""
     builtins.__import__ = import_offered
     builtins.open = io.open = open_input
+    builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]  # what the module site brings
     sys.path.clear()
     sys.argv = ["program"]
 

@@ -38,8 +38,8 @@ class SandboxProbe:
         """One line for people."""
         if self.missing:
             return "Programs are not run on this machine: " + "; ".join(self.missing)
-        more = [word for abi, word in ((4, "TCP"), (6, "signals")) if self.landlock >= abi]
-        return f"Programs are held by seccomp, Landlock (ABI {self.landlock}, no path allowed{''.join(f', no {word}' for word in more)}) and resource limits"
+        more = "".join(words for abi, words in ((4, ", no TCP"), (6, ", no signals")) if self.landlock >= abi)
+        return f"Programs are held by seccomp, Landlock (ABI {self.landlock}: no paths{more}) and resource limits"
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -33,6 +33,11 @@ class TooMuchOutput(BaseException):
     pass
 
 
+def write_json(report: dict[str, Any]) -> bytes:
+    """Half a surrogate, which is no text, becomes a question mark."""
+    return json.dumps(report, ensure_ascii=False).encode("utf-8", "replace")
+
+
 class Frames:
     """The way out of a fork."""
 
@@ -45,7 +50,7 @@ class Frames:
             rest = rest[os.write(self.descriptor, rest) :]
 
     def report(self, report: dict[str, Any]) -> None:
-        self.send(b"r", json.dumps(report).encode())
+        self.send(b"r", write_json(report))
 
 
 class CountedOutput(io.RawIOBase):
@@ -111,15 +116,15 @@ class Reporter:
     def send_action(self, action: Callable[[], Any]) -> None:
         report = self.run_action(action)
         try:
-            data = json.dumps(report).encode()
+            data = write_json(report)
         except (TypeError, ValueError, RecursionError) as error:  # a value that is no JSON
             report |= {"outcome": "error", "error": f"the value cannot be written as JSON: {describe_exception(error)}", "value": None}
-            data = json.dumps(report).encode()
+            data = write_json(report)
         except MemoryError:
             report |= {"outcome": "memory", "error": "the value needs too much memory", "value": None}
-            data = json.dumps(report).encode()
+            data = write_json(report)
         if len(data) > self.limit + 2 * SAID:
-            data = json.dumps(report | {"outcome": "output", "error": f"returned more than {self.limit:,} bytes", "value": None}).encode()
+            data = write_json(report | {"outcome": "output", "error": f"returned more than {self.limit:,} bytes", "value": None})
         self.frames.send(b"r", data)
 
 
@@ -145,8 +150,8 @@ def report_of_exception(error: BaseException, seconds: float, limit: int) -> dic
     return {"outcome": outcome, "value": None, "error": words}
 
 
-def describe_exception(error: BaseException) -> str:
-    """Type, message and the program's last line in it. The message is made by the program's own code, which may do anything."""
+def describe_exception(error: BaseException, named: bool = True) -> str:
+    """Type (unless not ``named``), message and the program's last line in it. The message is made by the program's own code."""
     try:
         message = str(error)
     except BaseException:
@@ -157,7 +162,8 @@ def describe_exception(error: BaseException) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     said = " ".join(message.split())[:SAID]
-    return f"{type(error).__name__}{': ' if said else ''}{said}{f' (line {line})' if line else ''}"
+    name = type(error).__name__ if named else ""
+    return f"{name}{': ' if name and said else ''}{said}{f' (line {line})' if line else ''}"
 
 
 def run_program(request: dict[str, Any], frames: Frames) -> None:

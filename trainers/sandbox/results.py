@@ -54,7 +54,8 @@ class SandboxUnavailable(RuntimeError):
 @dataclass(frozen=True)
 class ProgramLimits:
     """``seconds`` of the clock for one program, one call of a batch, or one test. ``cpu_seconds`` of a processor, whole, for the process it runs
-    in (0: what ``seconds`` allows). ``memory`` in bytes, beyond what Python itself takes; ``output``: bytes of what is printed, and again of the value.
+    in (0: what ``seconds`` allows). ``memory`` in bytes, beyond what Python itself takes; ``output``: bytes of what is printed, and as many of the
+    value.
     """
 
     seconds: float = 2.0

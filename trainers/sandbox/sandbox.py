@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import signal
@@ -10,19 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, get_args
 
 from trainers.sandbox.client import Ended, Request, ServerProcess
 from trainers.sandbox.protocol import JAIL_FAILED, MEMORY
 from trainers.sandbox.results import Outcome, ProgramLimits, ProgramResult, SandboxUnavailable, SqlResult, TestReport, TestVerdict, Verdict
-from trainers.sandbox.values import decode
 
 Result = TypeVar("Result")
 Arguments = Sequence[Any] | Mapping[str, Any]
 DEFAULT = ProgramLimits()
-KILL_AFTER = 0.25  # seconds past its limit: until then a fork can say itself that its time was over
+KILL_AFTER = 1.0  # seconds past its limit, on a busy machine: until then a fork can say itself that its time was over
 REPORT = 4096  # bytes of a report beside its value
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 VERDICTS: tuple[str, ...] = get_args(Verdict)
@@ -60,11 +60,12 @@ class Sandbox:
 
     def run_programs(self, programs: Iterable[tuple[str, str]], limits: ProgramLimits = DEFAULT) -> list[ProgramResult]:
         """(source, stdin) each, several at once, a fork each; results in order."""
-        return self.run_together([lambda one=one: self.run_program(*one, limits) for one in programs])  # type: ignore[misc]
+        return self.run_together([partial(self.run_program, source, stdin, limits) for source, stdin in programs])
 
     def call_function(self, source: str, function_name: str, arguments: Arguments, limits: ProgramLimits = DEFAULT) -> ProgramResult:
-        """Runs ``source`` (its ``__name__`` is not "__main__"), then calls a function that it defines: positional ``arguments`` from a sequence, named
-        ones from a mapping. Arguments and value are what JSON holds; ``value`` may be NaN or infinite. Raises TypeError for arguments that are no JSON.
+        """Runs ``source`` (its ``__name__`` is not "__main__"), then calls a function that it defines: positional ``arguments`` from a sequence,
+        named ones from a mapping. Arguments and value are what JSON holds; ``value`` may be NaN or infinite. Raises TypeError for arguments that
+        are no JSON.
         """
         return self.call_function_many(source, function_name, [arguments], limits)[0]
 
@@ -96,13 +97,14 @@ class Sandbox:
         limits: ProgramLimits = DEFAULT,
         total_seconds: float = 10.0,
     ) -> TestReport:
-        """Unit tests of a policy's answer: ``source`` runs in one fork, the tests in another, so that the answer cannot forge verdicts (``answers.py``).
+        """Unit tests of a policy's answer: ``source`` runs in one fork, the tests in another, so that the answer cannot forge verdicts.
 
         A test is Python that raises when the answer is wrong: ``assert add(1, 2) == 3``. ``setup`` runs before them in their fork: imports and
-        helpers. ``names``: what tests may take from the answer (None: all it defines but Python's built-in names); name them, and import in ``setup``
-        what tests use besides, since an answer may define ``isclose``, too. Tests share the answer's state, in order. Each has ``limits.seconds``; those that are
-        not reached within ``total_seconds`` get "timeout". Values go over as data of Python's own types; of other objects tests can use attributes,
-        calls, items, ``len``, ``str`` and arithmetic; comparing them, handing functions to the answer and catching its own exceptions are errors.
+        helpers. ``names``: what tests may take from the answer (None: all it defines but the names of built-ins and of ``MODULES``); name them, and
+        import in ``setup`` what tests use besides, since an answer may define ``isclose``, too. Tests share the answer's state, in order. Each has
+        ``limits.seconds``; those that are not reached within ``total_seconds`` get "timeout". Values go over as data of Python's own types; of other
+        objects tests can use attributes, calls, items, ``len``, ``str`` and arithmetic (``answers.py``). Comparing such objects, handing functions
+        to the answer and catching its own exceptions are errors.
         """
         verdicts: list[TestVerdict] = []
         end = time.monotonic() + total_seconds
@@ -126,11 +128,11 @@ class Sandbox:
 
     def run_tests_many(self, answers: Sequence[str], tests: Sequence[str], **options: Any) -> list[TestReport]:
         """The same tests for many answers, several at once; ``options`` of ``run_tests``."""
-        return self.run_together([lambda source=source: self.run_tests(source, tests, **options) for source in answers])  # type: ignore[misc]
+        return self.run_together([partial(self.run_tests, source, tests, **options) for source in answers])
 
     def run_io_tests(self, source: str, cases: Sequence[tuple[str, str]], limits: ProgramLimits = DEFAULT) -> TestReport:
-        """Whole programs judged by what they print: (stdin, expected stdout) each, a fork each. Outputs are compared here, line by line without trailing
-        blanks and empty lines at the end; a program never sees what is expected.
+        """Whole programs judged by what they print: (stdin, expected stdout) each, a fork each. Outputs are compared here, line by line without
+        trailing blanks and empty lines at the end; a program never sees what is expected.
         """
         verdicts = []
         for (_, expected), result in zip(cases, self.run_programs([(source, stdin) for stdin, _ in cases], limits), strict=True):
@@ -150,44 +152,53 @@ class Sandbox:
         result = self.run_one({"kind": "sql", "setup": setup, "query": query, "rows": max_rows}, limits)
         if not result.ok:
             return SqlResult(result.outcome, error=result.error, seconds=result.seconds)
-        columns, rows = result.value["columns"], result.value["rows"]
-        return SqlResult("ok", tuple(columns), tuple(tuple(decode(value) for value in row) for row in rows), seconds=result.seconds)
+        columns = tuple(str(name) for name in result.value["columns"])
+        rows = tuple(tuple(value_of_sql(value) for value in row) for row in result.value["rows"])
+        return SqlResult("ok", columns, rows, seconds=result.seconds)
 
     def run_one(self, request: dict[str, Any], limits: ProgramLimits) -> ProgramResult:
         ended = self.finish(request, limits)
-        if ended.late or ended.flooded or not ended.reports or (ended.status is not None and os.WIFSIGNALED(ended.status)):
+        if ended.late or ended.flooded or not ended.reports:
             return replace(explain_end(ended, limits), seconds=ended.seconds)
         printed, report = ended.reports[0]
         return replace(result_of_report(report, printed), seconds=ended.seconds)
 
     def finish(self, request: dict[str, Any], limits: ProgramLimits, actions: int = 1) -> Ended:
         """One fork from its start to its end, twice when the server went away meanwhile, which no program can bring about."""
+        loading = limits.seconds if request["kind"] == "calls" else 0.0  # the source has as long as a call
+        seconds = limits.seconds * actions + loading
+        data = request | {"limits": limits_for(limits, seconds)}
+        sent = Request(data, seconds + KILL_AFTER, (2 * limits.output + REPORT) * actions, limits.seconds + loading + KILL_AFTER)
         for _ in range(2):
-            seconds = limits.seconds * (actions + (request["kind"] == "calls"))  # the source has as long as a call
-            data = request | {"limits": limits_for(limits, seconds)}
-            sent = Request(data, seconds + KILL_AFTER, limits.output * actions, (limits.output + REPORT) * actions)
-            ended = self.server.submit(sent).wait()
-            if ended.status is not None or ended.flooded:
+            fork = self.server.submit(sent)
+            ended = fork.wait()
+            if not ended.silent:
                 break
-            self.close()
+            self.server.retire(fork.server)
         return require_jail(ended)
 
     def run_halves(self, source: str, question: dict[str, Any], limits: ProgramLimits, seconds: float) -> Ended:
         """An answer and its tests, joined by a socket pair; the answer is killed when the tests have ended."""
         own = replace(limits, seconds=min(limits.seconds, seconds))
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            first = Request({"kind": "answer", "source": source, "limits": limits_for(own, seconds)}, seconds + KILL_AFTER, 0, 1 << 16, ours)
-            reports = REPORT * (len(question["tests"]) + 1)
-            second = Request(question | {"limits": limits_for(own, seconds)}, seconds + KILL_AFTER, 0, reports, theirs)
-            answer = self.server.submit(first)
-            try:
-                tests = self.server.submit(second)
-                ours.close()  # else the halves would not hear of each other's end
-                theirs.close()
-                return require_jail(tests.wait())
-            finally:
-                answer.close()
+        shared = {"limits": limits_for(own, seconds)}
+        reply, each = REPORT * (len(question["tests"]) + 1), own.seconds + KILL_AFTER
+        for _ in range(2):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                first = Request({"kind": "answer", "source": source} | shared, seconds + KILL_AFTER, REPORT, channel=ours)
+                second = Request(question | shared, seconds + KILL_AFTER, reply, each, theirs)
+                answer = self.server.submit(first)
+                try:
+                    tests = self.server.submit(second)
+                    ours.close()  # else the halves would not hear of each other's end
+                    theirs.close()
+                    ended = tests.wait()
+                finally:
+                    answer.close()
+            if not ended.silent:
+                break
+            self.server.retire(tests.server)
+        return require_jail(ended)
 
     def run_together(self, actions: Sequence[Callable[[], Result]]) -> list[Result]:
         with ThreadPoolExecutor(self.at_once) as threads:
@@ -212,6 +223,10 @@ def lines_of(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
+def value_of_sql(value: Any) -> Any:
+    return base64.b64decode(value["bytes"]) if isinstance(value, dict) else value
+
+
 def require_jail(ended: Ended) -> Ended:
     if not ended.jailed and ended.status is not None and not ended.late and os.waitstatus_to_exitcode(ended.status) == JAIL_FAILED:
         raise SandboxUnavailable(f"A program could not be locked in and was not run: {ended.refused}")
@@ -220,13 +235,15 @@ def require_jail(ended: Ended) -> Ended:
 
 def result_of_report(report: dict[str, Any], printed: str) -> ProgramResult:
     """A report may come from the program itself, so it is checked like any input."""
-    outcome, error, seconds = report.get("outcome"), report.get("error"), report.get("seconds")
+    outcome: Any = report.get("outcome")
+    error, seconds = report.get("error"), report.get("seconds")
     if outcome not in OUTCOMES or not isinstance(error, str) or not isinstance(seconds, float):
         return ProgramResult("error", printed, error="it wrote to the pipe of its result")
     return ProgramResult(outcome, printed, report.get("value"), error, seconds)
 
 
 def verdict_of(report: dict[str, Any]) -> TestVerdict:
+    verdict: Any
     verdict, message, seconds = report.get("verdict"), report.get("message"), report.get("seconds")
     if verdict not in VERDICTS or not isinstance(message, str) or not isinstance(seconds, float):
         return TestVerdict("error", "the tests wrote to the pipe of their verdicts")
@@ -236,6 +253,7 @@ def verdict_of(report: dict[str, Any]) -> TestVerdict:
 def explain_end(ended: Ended, limits: ProgramLimits, after: int = 0) -> ProgramResult:
     """For a fork that did not report: ``after`` reports, if any."""
     printed = ended.rest or (ended.reports[0][0] if ended.reports and not after else "")
+    outcome: Outcome
     code = None if ended.status is None else os.waitstatus_to_exitcode(ended.status)
     if ended.flooded:
         outcome, words = "output", f"wrote more than {limits.output:,} bytes"

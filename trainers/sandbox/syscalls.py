@@ -1,7 +1,7 @@
 """The system calls a program may make, and the seccomp filter that refuses all others.
 
-It is a list of what is allowed: on x86-64 the numbers of the x32 interface (0x40000000 and above) reach the same calls and would pass a list of what is
-forbidden. Numbers are those of Linux' tables for x86-64 and of its generic table, which aarch64 uses.
+It is a list of what is allowed: on x86-64 the numbers of the x32 interface (0x40000000 and above) reach the same calls and would pass a list of
+what is forbidden. Numbers are those of Linux' tables for x86-64 and of its generic table, which aarch64 uses.
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ def encode(value: Any, refer: Refer = refuse_object) -> Any:
     if isinstance(value, int) and not hasattr(value, "_value_"):  # members of enumerations are objects
         number = int(value)
         return number if -LARGE < number < LARGE else {"int": hex(number)}
-    if kind is list:
+    if isinstance(value, str) and not hasattr(value, "_value_"):
+        return str.__str__(value)
+    if isinstance(value, list):
         return [encode(item, refer) for item in value]
     if isinstance(value, dict):
         return {"dict": [[encode(key, refer), encode(item, refer)] for key, item in value.items()]}
@@ -43,8 +45,10 @@ def encode(value: Any, refer: Refer = refuse_object) -> Any:
         return {kind.__name__ if kind in (bytes, bytearray) else "bytes": base64.b64encode(bytes(value)).decode()}
     if kind is complex:
         return {"complex": [value.real, value.imag]}
-    if kind is Fraction or kind is Decimal:
-        return {kind.__name__: str(value)}
+    if kind is Fraction:
+        return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
+    if kind is Decimal:
+        return {"Decimal": str(value)}
     return refer(value)
 
 
@@ -65,6 +69,8 @@ def decode(data: Any, resolve: Refer = refuse_object) -> Any:
         return {"bytes": bytes, "bytearray": bytearray}[name](base64.b64decode(str(held)))
     if name == "complex":
         return complex(float(held[0]), float(held[1]))
-    if name in ("Fraction", "Decimal"):
-        return {"Fraction": Fraction, "Decimal": Decimal}[name](str(held))
+    if name == "Fraction":
+        return Fraction(int(decode(held[0])), int(decode(held[1])))
+    if name == "Decimal":
+        return Decimal(str(held))
     return resolve(data)
