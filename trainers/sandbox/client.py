@@ -63,7 +63,7 @@ class Running:
     def __init__(self, request: Request, result: int, status: int, server: subprocess.Popen[bytes] | None) -> None:
         self.request, self.result, self.status, self.server = request, result, status, server
         self.buffer, self.printed, self.left = bytearray(), bytearray(), request.reply
-        self.reported_at = time.monotonic()
+        self.began = self.reported_at = time.monotonic()
         self.ended = Ended()
         self.closed = False
 
@@ -86,6 +86,7 @@ class Running:
                     break
                 if not ready and time.monotonic() >= due:
                     self.ended.late, self.ended.silent = due < deadline, due == deadline  # silent: the server itself does not answer
+                    self.ended.seconds = time.monotonic() - self.began
                     break
         finally:
             self.close()

@@ -37,13 +37,9 @@ def load_modules() -> None:
 def import_offered(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
     """What ``import`` does in a program. Modules of the list import each other as always."""
     own = type(globals) is dict and globals.get("__name__") in (PROGRAM, FUNCTIONS, ANSWER, TESTS)
-    if own and (level or name.split(".")[0] not in MODULES or not loaded(name)):
+    if own and name != "_strptime" and (level or name.split(".")[0] not in MODULES or name not in sys.modules):  # datetime's C code imports that
         raise ModuleNotFoundError(f"no module {name!r} in the sandbox; programs can import {', '.join(sorted(MODULES)[1:])}", name=name)
     return real_import(name, globals, locals, fromlist, level)
-
-
-def loaded(name: str) -> bool:
-    return name in sys.modules
 
 
 def open_input(file: Any, *arguments: Any, **keywords: Any) -> Any:

@@ -151,7 +151,7 @@ def report_of_exception(error: BaseException, seconds: float, limit: int) -> dic
 
 
 def describe_exception(error: BaseException, named: bool = True) -> str:
-    """Type (unless not ``named``), message and the program's last line in it. The message is made by the program's own code."""
+    """Type and the program's last line in it around the message, which stands alone unless ``named``. The message is the program's own."""
     try:
         message = str(error)
     except BaseException:
@@ -162,8 +162,9 @@ def describe_exception(error: BaseException, named: bool = True) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     said = " ".join(message.split())[:SAID]
-    name = type(error).__name__ if named else ""
-    return f"{name}{': ' if name and said else ''}{said}{f' (line {line})' if line else ''}"
+    if not named:
+        return said
+    return f"{type(error).__name__}{': ' if said else ''}{said}{f' (line {line})' if line else ''}"
 
 
 def run_program(request: dict[str, Any], frames: Frames) -> None:
