@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from trainers.sandbox import ProgramLimits, Sandbox, client, sandbox, syscalls
 
 NOBODY = 65534
-SHORT = ProgramLimits(seconds=0.2, memory=64 << 20)
+SHORT = ProgramLimits(seconds=0.15, memory=32 << 20)
 SYSTEM = "import sys\nos, ctypes = sys.modules['os'], sys.modules['ctypes']\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 AS_NOBODY = f"server.load_modules(); import os; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); "
 
@@ -38,7 +39,6 @@ def box(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 @pytest.fixture(autouse=True)
 def an_innocent_program_runs_afterwards(box: Sandbox) -> Iterator[None]:
-    assert box.run_program("1").ok
     server = box.server.process
     yield
     assert box.run_program("print(sum(map(int, input().split())))", "1 2 3").stdout == "6\n"
@@ -105,10 +105,11 @@ ENDED = {
 @pytest.mark.parametrize("attack", ENDED)
 def test_it_is_ended(box: Sandbox, attack: str) -> None:
     code, outcome = ENDED[attack]
-    result = box.run_program(SYSTEM + code, limits=SHORT)
+    limits = SHORT if "timeout" in outcome else replace(SHORT, seconds=5.0)
+    result = box.run_program(SYSTEM + code, limits=limits)
     assert result.outcome in outcome.split(" or "), result
     assert len(result.stdout) <= SHORT.output * 3
-    assert result.seconds < 3
+    assert result.seconds < 5
 
 
 def test_shared_memory_counts(box: Sandbox) -> None:
@@ -222,12 +223,16 @@ FORGED = {
 }
 
 
+TESTS = ["assert add(2, 3) == 5", "assert 7 == add(3, 4)", "assert add(1, 1) in [2]", "assert not add(1, 1) != 2"]
+
+
+def test_an_honest_answer_passes(box: Sandbox) -> None:
+    assert box.run_tests("def add(a, b): return a + b", TESTS).passed == 4
+
+
 @pytest.mark.parametrize("attack", FORGED)
 def test_no_answer_forges_a_verdict(box: Sandbox, attack: str) -> None:
-    tests = ["assert add(2, 3) == 5", "assert 7 == add(3, 4)", "assert add(1, 1) in [2]", "assert not add(1, 1) != 2"]
-    right = box.run_tests(SYSTEM + "def add(a, b): return a + b", tests)
-    assert right.passed == 4, right
-    report = box.run_tests(SYSTEM + FORGED[attack], tests, limits=SHORT)
+    report = box.run_tests(SYSTEM + FORGED[attack], TESTS, limits=SHORT)
     assert (report.passed, len(report.verdicts)) == (0, 4), report
 
 
