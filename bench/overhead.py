@@ -167,7 +167,8 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
-    from trainers.adapters.grpo import build_grpo_dataset, grpo_config
+    from trainers.adapters.groups import build_prompt_dataset
+    from trainers.adapters.grpo import grpo_config
     from trainers.methods import stack
 
     def reward(name: str) -> Any:
@@ -183,7 +184,7 @@ def bare_trainer(attempt: Any, examples: Any) -> Any:
         processing_class=attempt.policy.tokenizer,
         args=grpo_config(attempt, stack.of_attempt(attempt)),
         reward_funcs=[reward(name) for name in attempt.task.rewards],
-        train_dataset=build_grpo_dataset(examples),
+        train_dataset=build_prompt_dataset(examples),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -57,7 +57,8 @@ function describeBatches(stage) {
   if (!(steps > 0 && batch > 0 && accumulation > 0)) return [];
   const sequences = batch * accumulation;
   const own = form.elements.dataset?.value; // a file, whose rows only the check counts
-  if (own && stage.dataset.trainer !== "grpo") {
+  const group = readSetting(stage, "num_generations");
+  if (own && group === null) {
     const rows = { sft: "demonstrations", dpo: "pairs", reward: "pairs", kto: "answers" }[stage.dataset.trainer];
     return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
   }
@@ -69,7 +70,6 @@ function describeBatches(stage) {
     const answers = (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
     return [[formatCount(sequences), true], ` pairs a step for ${formatCount(steps)} steps, out of `, [formatCount(answers), true], " sampled answers"];
   }
-  const group = readSetting(stage, "num_generations");
   const micro = readSetting(stage, "steps_per_generation") ?? accumulation;
   const iterations = readSetting(stage, "num_iterations") ?? 1;
   if (!(group > 0 && micro > 0 && iterations > 0)) return [];
@@ -90,7 +90,7 @@ function countStoredRollouts(stage) {
   const between = evaluation("every") ? Math.floor((steps - 1) / evaluation("every")) : 0;
   const heldout = evaluation("prompts") ? (between + 2) * evaluation("prompts") : 0;
   const longest = readSetting(stage, "max_completion_length") ?? readSetting(stage, "max_length") ?? 0;
-  if (stage.dataset.trainer !== "grpo") {
+  if (readSetting(stage, "num_generations") === null) {
     const sampled = form.elements.dataset?.value ? 0 : (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
     return { rollouts: sampled + heldout, longest };
   }

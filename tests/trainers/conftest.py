@@ -47,6 +47,7 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
     """A small run: 2 prompts x 4 answers a step for GRPO, no evaluation, nothing saved before the end. Dotted names reach inside."""
     small: dict[str, dict[str, Any]] = {
         "grpo": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
+        "rloo": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
         "sft": {"per_device_train_batch_size": 8, "demonstrations": 64, "max_steps": 4},
         "dpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "kto": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
@@ -95,6 +96,7 @@ def written_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     right, the second wrong in the right form, the third without any form and the last a right one that is cut off before its answer."""
 
     from trainers.adapters.grpo import GRPOAdapter
+    from trainers.adapters.rloo import RLOOAdapter
 
     def write(trainer: Any, prompt_ids: Any, *rest: Any) -> tuple[list[list[int]], None]:
         tokenizer, made = trainer.processing_class, []
@@ -106,3 +108,4 @@ def written_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         return made, None
 
     monkeypatch.setattr(GRPOAdapter, "_generate_single_turn", write)
+    monkeypatch.setattr(RLOOAdapter, "_generate_single_turn", lambda *asked: write(*asked)[0])

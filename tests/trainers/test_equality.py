@@ -8,11 +8,24 @@ import itertools
 import pytest
 import torch
 from transformers import PrinterCallback
-from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer, SFTConfig, SFTTrainer
+from trl import (
+    DPOConfig,
+    DPOTrainer,
+    GRPOConfig,
+    GRPOTrainer,
+    KTOConfig,
+    KTOTrainer,
+    RewardConfig,
+    RewardTrainer,
+    RLOOConfig,
+    RLOOTrainer,
+    SFTConfig,
+    SFTTrainer,
+)
 
 from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
 from trainers.adapters.arguments import build_common_arguments
-from trainers.adapters.grpo import build_grpo_dataset
+from trainers.adapters.groups import build_prompt_dataset
 from trainers.adapters.kto import build_kto_dataset as labelled
 from trainers.adapters.reward import build_reward_dataset as paired
 from trainers.adapters.reward import reward_model
@@ -105,7 +118,7 @@ def trained(trainer):
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
-def trl_grpo(attempt, settings):
+def trl_grpo(attempt, settings, kinds=(GRPOTrainer, GRPOConfig)):
     training = attempt.spec.training
     examples = attempt.task.examples("train", training.prompts, attempt.spec.seed, "easy")
 
@@ -124,12 +137,12 @@ def trl_grpo(attempt, settings):
         | settings
     )
     return trained(
-        GRPOTrainer(
+        kinds[0](
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
-            args=GRPOConfig(**values, reward_weights=list(attempt.weights.values())),
+            args=kinds[1](**values, reward_weights=list(attempt.weights.values())),
             reward_funcs=[reward(name) for name in attempt.task.rewards],
-            train_dataset=build_grpo_dataset(examples),
+            train_dataset=build_prompt_dataset(examples),
         )
     )
 
@@ -166,6 +179,15 @@ def test_grpo_bases(tmp_path, monkeypatch, base, beta, passes, accumulation):
     compare(made, theirs, [*GRPO_NAMES, *(["kl"] if beta else [])])
     lengths = [(step["completions/min_length"], step["completions/max_length"]) for step in made if "reward" in step]
     assert any(shortest < longest for shortest, longest in lengths)
+
+
+@pytest.mark.parametrize(("beta", "passes", "normalise"), [(0.0, 1, False), (0.04, 2, True)], ids=["on policy", "KL, two passes, normalised"])
+def test_rloo(tmp_path, monkeypatch, beta, passes, normalise):
+    base = {"name": "rloo-trl", "config": {"normalize_advantages": normalise}}
+    spec = make_spec(tmp_path, "rloo", base=base, training__beta=beta, training__num_iterations=passes, training__max_steps=2 * passes)
+    made = ours(spec, tmp_path, monkeypatch)
+    theirs = trl_grpo(attempt_in(tmp_path / "trl", spec), {"normalize_advantages": normalise}, (RLOOTrainer, RLOOConfig))
+    compare(made, theirs, [*GRPO_NAMES, *(["kl"] if beta else [])])
 
 
 def test_measuring_held_out_prompts_changes_nothing(tmp_path, monkeypatch):

@@ -9,7 +9,8 @@ from transformers import PrinterCallback
 from trl import GRPOTrainer
 
 from tests.trainers.conftest import SEARCH_STEPS, current, ensure_cold_start, events_in, make_spec
-from trainers.adapters.grpo import build_grpo_dataset, grpo_config
+from trainers.adapters.groups import build_prompt_dataset
+from trainers.adapters.grpo import grpo_config
 from trainers.adapters.scoring import total_rewards
 from trainers.attempt import train
 from trainers.attempt.context import Attempt
@@ -245,7 +246,7 @@ def bare_trl(folder, spec):
             processing_class=policy.tokenizer,
             args=grpo_config(attempt, stack.build_stack(spec)),
             reward_funcs=[reward(name) for name in task.rewards],
-            train_dataset=build_grpo_dataset(examples),
+            train_dataset=build_prompt_dataset(examples),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()

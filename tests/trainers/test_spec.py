@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.contract.hyperparameters import DPO, GRPO, SFT
+from trainers.contract.hyperparameters import DPO, GRPO, SFT, TRAINERS
 from trainers.contract.spec import Problem, RunSpec, SpecError, parse_spec, read_spec
 
 BASE: dict[str, Any] = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "output": "run"}
@@ -105,7 +105,7 @@ def test_vllm_on_a_cpu_is_refused():
     ("parts", "field", "fix"),
     [
         ({"training": {"trainer": "grpo", "num_generation": 4}}, "training.num_generation", "did you mean training.num_generations?"),
-        ({"training": {"trainer": "sft", "num_generations": 4}}, "training.num_generations", "only for trainer grpo; remove it"),
+        ({"training": {"trainer": "sft", "num_generations": 4}}, "training.num_generations", "only for trainer grpo or rloo; remove it"),
         ({"policy": {"kind": "tiny", "path": "x"}}, "policy.path", "only for kind folder; remove it"),
         ({"learning_rate": 1e-4}, "learning_rate", "it belongs to training.learning_rate"),
         ({"sed": 4}, "sed", "did you mean seed?"),
@@ -129,8 +129,8 @@ def test_a_missing_field_shows_no_value():
 @pytest.mark.parametrize(
     ("parts", "field", "fix"),
     [
-        ({"training": {}}, "training.trainer", "use one of sft, grpo, dpo, kto, reward"),
-        ({"training": {"trainer": "gpro"}}, "training.trainer", "use one of sft, grpo, dpo, kto, reward; did you mean grpo?"),
+        ({"training": {}}, "training.trainer", f"use one of {', '.join(TRAINERS)}"),
+        ({"training": {"trainer": "gpro"}}, "training.trainer", f"use one of {', '.join(TRAINERS)}; did you mean grpo?"),
         ({"policy": {"kind": "hubb"}}, "policy.kind", "use one of tiny, hub, folder, run; did you mean hub?"),
         ({"device": "cud"}, "device", "use one of these; did you mean cuda?"),
         ({"training": "grpo"}, "training", "write {…}"),

@@ -1,20 +1,20 @@
-"""What an edit changes between two generation batches of GRPO: the sampling temperature, the weights of rewards, and the mix of prompts."""
+"""What an edit changes between two generation batches of sampled groups: the sampling temperature, the weights of rewards, and the mix of prompts."""
 
 from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from trainers.contract.edits import MIX
-from trainers.contract.hyperparameters import GRPO
+from trainers.contract.hyperparameters import GroupRollouts
 from trainers.policies.sampling import as_rows
 
 if TYPE_CHECKING:
-    from trainers.adapters.grpo import GRPOAdapter
+    from trainers.adapters.groups import GroupAdapter
 
 HELD = "temperature"  # name under which TRL's fused head keeps it
 
 
-def find_fused_heads(trainer: "GRPOAdapter") -> list[FunctionType]:
+def find_fused_heads(trainer: "GroupAdapter") -> list[FunctionType]:
     """TRL's forward passes that divide logits by the temperature: of the policy and, where there is one, of the reference."""
     policy = trainer.model.get_base_model() if hasattr(trainer.model, "peft_config") else trainer.model
     models = [model for model in (policy, trainer.ref_model) if model is not None]
@@ -22,7 +22,7 @@ def find_fused_heads(trainer: "GRPOAdapter") -> list[FunctionType]:
     return [getattr(forward, "__func__", forward) for forward in forwards]
 
 
-def change_temperature(trainer: "GRPOAdapter", temperature: float) -> None:
+def change_temperature(trainer: "GroupAdapter", temperature: float) -> None:
     """From the next generation batch; the ratios of a batch are formed at the temperature it was sampled with."""
     trainer.temperature = temperature
     for head in trainer.fused_heads:  # the temperature is a variable of the function that made it, and nothing else holds it
@@ -38,7 +38,7 @@ def change_temperature(trainer: "GRPOAdapter", temperature: float) -> None:
 class PromptMix:
     """How often a group's prompt is of which difficulty. Until an edit says otherwise all are of the run's, in the order of its data."""
 
-    def __init__(self, trainer: "GRPOAdapter") -> None:
+    def __init__(self, trainer: "GroupAdapter") -> None:
         self.trainer = trainer
         self.own: str = trainer.attempt.spec.task.difficulty
         self.weights = {name: float(name == self.own) for name in trainer.task.difficulties}
@@ -54,7 +54,7 @@ class PromptMix:
         if self.pools:
             return
         trainer, spec = self.trainer, self.trainer.attempt.spec
-        assert isinstance(spec.training, GRPO)
+        assert isinstance(spec.training, GroupRollouts)
         for name in self.weights:
             if name != self.own:
                 more = trainer.task.examples("train", spec.training.prompts, spec.seed, name)

@@ -12,13 +12,13 @@ from trainers.methods.batch import LossBatch
 from trainers.methods.stack import Stack
 
 if TYPE_CHECKING:
-    from trainers.adapters.grpo import GRPOAdapter
+    from trainers.adapters.groups import GroupAdapter
 
 
 class MicroBatch:
     """``inputs`` is a copy of TRL's: what the hooks change in it is gone after this pass."""
 
-    def __init__(self, trainer: "GRPOAdapter", stack: Stack, inputs: dict[str, Any], rows: Tensor, first_pass: bool) -> None:
+    def __init__(self, trainer: "GroupAdapter", stack: Stack, inputs: dict[str, Any], rows: Tensor, first_pass: bool) -> None:
         self.trainer = trainer
         self.stack = stack
         self.inputs = inputs

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainers.adapters.micro_batch import MicroBatch
 
 Arrays = dict[str, npt.NDArray[Any]]  # field of the rollout event -> (B, T)
-CLIPPING = frozenset({"grpo", "bnpo", "dr_grpo", "dapo", "luspo"})  # TRL's losses whose clip takes a token's gradient away
+CLIPPING = frozenset({"grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo"})  # TRL's losses whose clip takes a token's gradient away
 
 
 @dataclass
@@ -63,13 +63,16 @@ def first_planes(micro: "MicroBatch", logprobs: Tensor, entropies: Tensor) -> di
 
 def last_planes(micro: "MicroBatch", epsilon: tuple[float, float], loss_type: str, level: str) -> dict[str, Tensor]:
     """(B, T) each: the importance ratio that TRL's loss formed and where its clip took the gradient away. Nothing where the ratio is 1 by
-    construction: the policy that samples is the one that is updated."""
+    construction: the policy that samples is the one that is updated. ``level``: token, sequence (the geometric mean of a completion's token ratios)
+    or completion (their product)."""
     old = micro.inputs.get("old_per_token_logps")
     if old is None or micro.used_logprobs is None:
         return {}
     mask = micro.mask.float()
     log_ratio = (micro.used_logprobs - old) * mask
-    if level == "sequence":
+    if level == "completion":
+        log_ratio = log_ratio.sum(1).unsqueeze(1) * mask
+    elif level == "sequence":
         log_ratio = (log_ratio.sum(1) / mask.sum(1).clamp(min=1.0)).unsqueeze(1) * mask
     ratio = log_ratio.exp()
     planes = {"ratios": ratio}

@@ -16,14 +16,14 @@ from trainers.methods.stack import Stack
 from trainers.policies.sampling import Completion, as_rows
 
 if TYPE_CHECKING:
-    from trainers.adapters.grpo import GRPOAdapter
+    from trainers.adapters.groups import GroupAdapter
 
 Row = dict[str, Any]
 Scale = Literal["group", "batch", "none"]
 
 
 class Scoring:
-    def __init__(self, trainer: "GRPOAdapter", stack: Stack) -> None:
+    def __init__(self, trainer: "GroupAdapter", stack: Stack) -> None:
         self.trainer = trainer
         self.stack = stack
         self.run = stack.context

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
-from trainers.contract.hyperparameters import GRPO, SFT
+from trainers.contract.hyperparameters import SFT, Rollouts
 from trainers.data.identity import example_digest, row_digest
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,8 @@ HASHED_BYTES = 16 << 30  # of weights at most: hashing takes a second or two for
 def describe_inputs(attempt: Attempt, rows: Sequence[Any], heldout: HeldOut | None) -> dict[str, Any]:
     """Fields of the event ``Inputs``."""
     training = attempt.spec.training
-    digests = map(example_digest, rows) if isinstance(training, GRPO) else (row_digest(row, training.trainer) for row in rows)
-    drawn = isinstance(training, GRPO | SFT)
+    digests = map(example_digest, rows) if isinstance(training, Rollouts) else (row_digest(row, training.trainer) for row in rows)
+    drawn = isinstance(training, Rollouts | SFT)
     revision = find_hub_revision(attempt.policy.folder)
     return {
         "source": "dataset" if attempt.spec.dataset else "task" if drawn else "policy",

@@ -33,6 +33,7 @@ from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
 from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
 from trainers.adapters.reward import RewardAdapter
+from trainers.adapters.rloo import RLOOAdapter
 from trainers.adapters.sft import SFTAdapter, build_demonstrations
 from trainers.attempt import cold_start
 from trainers.attempt.code_version import find_code_version
@@ -43,8 +44,9 @@ from trainers.attempt.evaluate import HeldOut, measured_before_training
 from trainers.attempt.inputs import describe_inputs
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
+from trainers.checks.preflight import find_turn_problem
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
-from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Preferences, Reward
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Preferences, Reward, Rollouts
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
@@ -133,7 +135,7 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     rows = read_data(attempt)
     with reporter.busy("preparing data"):
         rows = stack.data(rows)
-        if spec.dataset and not isinstance(spec.training, GRPO):
+        if spec.dataset and not isinstance(spec.training, Rollouts):
             identity.write_dataset_identity(folder, spec.dataset, rows, spec.training.trainer)
         reporter.event(Inputs, **describe_inputs(attempt, rows, heldout))
     stop.check()
@@ -209,6 +211,8 @@ def find_task(spec: RunSpec) -> Any:
     composed = compose_task(task, spec)
     if problems := find_weight_problems(composed, spec):
         raise SpecError(problems)
+    if problem := find_turn_problem(spec, composed):
+        raise SpecError([problem])
     return composed
 
 
@@ -230,7 +234,7 @@ def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Repo
 
 def needs_start(spec: RunSpec) -> bool:
     """Whether training compares with the policy that the run began with: as a reference, or as what its adapters are added to."""
-    return isinstance(spec.training, DPO | KTO) or spec.lora is not None or (isinstance(spec.training, GRPO) and spec.training.beta > 0)
+    return isinstance(spec.training, DPO | KTO) or spec.lora is not None or (isinstance(spec.training, GroupRollouts) and spec.training.beta > 0)
 
 
 def report_attempt_start(attempt: Attempt, from_step: int) -> None:
@@ -252,7 +256,7 @@ def report_attempt_start(attempt: Attempt, from_step: int) -> None:
 
 
 def read_data(attempt: Attempt) -> list[Any]:
-    """What the trainer trains on: examples for GRPO, else rows; from the dataset if the spec has one, else from the task. Raises SpecError."""
+    """What the trainer trains on: examples where it samples, else rows; of the dataset if the spec has one, else of the task. Raises SpecError."""
     spec, task = attempt.spec, attempt.task
     training, difficulty = spec.training, spec.task.difficulty
     if spec.dataset:
@@ -262,7 +266,7 @@ def read_data(attempt: Attempt) -> list[Any]:
             refuse_unrendered(attempt, rows)
         if isinstance(training, DPO | Reward):
             return pairs.with_noise(rows, training.label_noise, spec.seed)
-        return datasets.examples_from_rows(rows) if training.trainer == "grpo" else rows
+        return datasets.examples_from_rows(rows) if isinstance(training, Rollouts) else rows
     if isinstance(training, SFT):
         return build_demonstrations(task, training.demonstrations, spec.seed, difficulty)
     if isinstance(training, Preferences):
@@ -278,9 +282,18 @@ def refuse_unrendered(attempt: Attempt, rows: list[datasets.Row]) -> None:
         raise SpecError([Problem("dataset.path", dataset.path, *datasets.UNRENDERED)])
 
 
+ADAPTERS: dict[str, Any] = {
+    "sft": SFTAdapter,
+    "grpo": GRPOAdapter,
+    "rloo": RLOOAdapter,
+    "dpo": DPOAdapter,
+    "kto": KTOAdapter,
+    "reward": RewardAdapter,
+}
+
+
 def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
-    kinds: dict[str, Any] = {"sft": SFTAdapter, "grpo": GRPOAdapter, "dpo": DPOAdapter, "kto": KTOAdapter, "reward": RewardAdapter}
-    made: Resumable = kinds[attempt.spec.training.trainer](attempt, rows, heldout, stack)
+    made: Resumable = ADAPTERS[attempt.spec.training.trainer](attempt, rows, heldout, stack)
     return made
 
 

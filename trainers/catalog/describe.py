@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from inspect import getdoc
 from typing import Any
 
-from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Common, Reward, Strict
+from trainers.contract.hyperparameters import DPO, GRPO, KTO, RLOO, SFT, Common, Reward, Strict
 from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.methods import registry
@@ -26,6 +26,7 @@ VERSION = 1  # of the catalogue's shape
 TRAINERS: dict[str, tuple[str, type[Common]]] = {
     "sft": ("Supervised fine-tuning", SFT),
     "grpo": ("GRPO", GRPO),
+    "rloo": ("RLOO", RLOO),
     "dpo": ("DPO", DPO),
     "kto": ("KTO", KTO),
     "reward": ("Reward model", Reward),

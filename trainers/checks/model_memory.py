@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainers.checks.model_facts import ModelFacts, Shape
-from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Preferences, Reward
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Preferences, Reward, Rollouts
 from trainers.contract.spec import RunSpec
 
 FULL, HALF = 4, 2  # bytes of a number
@@ -72,7 +72,7 @@ def estimate_states(parameters: int, shape: Shape, spec: RunSpec) -> list[Memory
         weights = part_of("weights", parameters * FULL, "parameters × 4 bytes (fp32)")
         words = "parameters"
     training = spec.training
-    refers = isinstance(training, DPO | KTO) or (isinstance(training, GRPO) and training.beta > 0)
+    refers = isinstance(training, DPO | KTO) or (isinstance(training, GroupRollouts) and training.beta > 0)
     reference = parameters * FULL if refers and spec.lora is None else 0
     return [
         weights,
@@ -95,7 +95,7 @@ def count_adapter_parameters(shape: Shape, rank: int) -> int:
 
 def find_lengths(spec: RunSpec, prompt_tokens: int) -> Lengths:
     training = spec.training
-    if isinstance(training, GRPO):
+    if isinstance(training, Rollouts):
         longest = training.max_completion_length
         return Lengths((prompt_tokens + longest / 2, prompt_tokens + longest), (longest / 2, longest))
     assert isinstance(training, SFT | Preferences)
@@ -132,7 +132,7 @@ def estimate_logits(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart
 def estimate_rollouts(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
     """Keys and values while completions are sampled."""
     training = spec.training
-    if not isinstance(training, GRPO) or training.use_vllm:
+    if not isinstance(training, GroupRollouts) or training.use_vllm:
         return part_of("rollouts", 0, "none here")
     numbers = 2 * shape.layers * shape.key_value_heads * shape.head_width * training.generation_batch_size()
     width = HALF if computes_in_half(spec) else FULL

@@ -1,8 +1,7 @@
 """Settings that suit the built-in policy and not a model of the hub: warned about with a value that does, where nobody has changed them.
 
-Learning rates are the defaults of TRL 1.16's SFTConfig, GRPOConfig, DPOConfig, KTOConfig and RewardConfig for training all weights; adapters take ten
-times as much (Schulman et al., LoRA Without Regret, 2025, and TRL's guide of that name). Lengths are GRPOConfig's max_completion_length and the
-max_length of the other four.
+Learning rates are the defaults of TRL 1.16's configs of these trainers for training all weights; adapters take ten times as much (Schulman et al.,
+LoRA Without Regret, 2025, and TRL's guide of that name). Lengths are GRPOConfig's max_completion_length and DPOConfig's max_length.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainers.checks.model_facts import ModelFacts
-from trainers.contract.hyperparameters import GRPO, Preferences
+from trainers.contract.hyperparameters import Preferences, Rollouts
 from trainers.contract.problems import Problem
 from trainers.contract.spec import RunSpec
 from trainers.contract.suggestions import Suggestion
 
-LEARNING_RATES = {"sft": 2e-5, "grpo": 1e-6, "dpo": 1e-6, "kto": 1e-6, "reward": 1e-4}
+LEARNING_RATES = {"sft": 2e-5, "grpo": 1e-6, "rloo": 1e-6, "dpo": 1e-6, "kto": 1e-6, "reward": 1e-4}
 ADAPTERS_TIMES = 10
 TOO_HIGH = 10  # times the recommended rate: nobody's choice of a rate is questioned below
 COMPLETION, SEQUENCE = 512, 1024
@@ -45,7 +44,7 @@ def check_learning_rate(spec: RunSpec) -> Iterator[Problem]:
 def check_completion_length(spec: RunSpec, context: int | None, prompt_tokens: int) -> Iterator[Problem]:
     """Nothing for SFT and for datasets of preferences: there the lengths of the rows decide, and are checked."""
     training = spec.training
-    if not isinstance(training, GRPO | Preferences) or (isinstance(training, Preferences) and spec.dataset is not None):
+    if not isinstance(training, Rollouts | Preferences) or (isinstance(training, Preferences) and spec.dataset is not None):
         return
     fields = type(training).model_fields
     room = COMPLETION if context is None else min(COMPLETION, (context - prompt_tokens) // 2)

@@ -17,7 +17,7 @@ from trainers.checks.model_memory import MemoryPart, estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
-from trainers.contract.hyperparameters import GRPO, SFT, Preferences
+from trainers.contract.hyperparameters import SFT, GroupRollouts, Preferences, Rollouts
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.data import datasets, identity
@@ -132,6 +132,8 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
     if spec.task.difficulty not in task.difficulties:
         report.refuse("task.difficulty", spec.task.difficulty, f"{task.name} has no such difficulty", f"use one of {', '.join(task.difficulties)}")
         return None
+    if problem := find_turn_problem(spec, task):
+        report.problems.append(problem)
     if spec.human is not None and HUMAN in task.rewards:
         report.refuse("human.share", spec.human.share, f"{task.name} has a reward function of its own called {HUMAN}", "rename it, or ask nobody")
     if problems := find_column_problems(task, spec):
@@ -140,6 +142,14 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
     composed = compose_task(task, spec)
     report.problems += find_weight_problems(composed, spec)
     return composed
+
+
+def find_turn_problem(spec: RunSpec, task: Task) -> Problem | None:
+    """Where the task's world answers and the trainer samples single answers."""
+    if task.max_turns == 1 or spec.training.takes_turns:
+        return None
+    message = f"samples single answers, and {task.name} has up to {task.max_turns} turns"
+    return Problem("training.trainer", spec.training.trainer, message, "train GRPO, or choose a task of one turn")
 
 
 def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] | None:
@@ -156,7 +166,7 @@ def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] 
         return None
     if not checked.complete:
         report.warn("dataset.path", str(path), f"only the first {len(checked.rows)} rows were checked", "the trainer checks all of them first")
-    elif isinstance(training, GRPO) and len(checked.rows) < training.prompts_per_batch():
+    elif isinstance(training, Rollouts) and len(checked.rows) < training.prompts_per_batch():
         message = f"has {len(checked.rows)} prompts where one generation batch needs {training.prompts_per_batch()}"
         report.refuse("dataset.path", str(path), message, "add rows, or make the batch smaller or the groups larger")
     check_columns(spec, checked.rows, report)
@@ -194,7 +204,7 @@ def check_span_credit(spec: RunSpec, rows: list[datasets.Row] | None, report: Pr
 
 def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) -> list[Example]:
     """Examples of the run: its dataset's, else the task's."""
-    if rows is not None and isinstance(spec.training, GRPO):
+    if rows is not None and isinstance(spec.training, Rollouts):
         return datasets.examples_from_rows(rows[:PROBED])
     return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
 
@@ -205,7 +215,7 @@ def check_machine(spec: RunSpec, report: PreflightReport) -> None:
         report.warn("device", "cuda", "no NVIDIA device is visible on this machine", "run it on a GPU worker, or choose device auto")
     if spec.precision == "bf16" and (spec.device == "cpu" or not gpu):
         report.warn("precision", "bf16", "bf16 is slower than fp32 on a CPU", "choose precision auto")
-    if isinstance(spec.training, GRPO) and spec.training.use_vllm and find_spec("vllm") is None:
+    if isinstance(spec.training, GroupRollouts) and spec.training.use_vllm and find_spec("vllm") is None:
         report.warn("training.use_vllm", True, "vllm is not installed on this machine", "run it on a worker that has it, or generate without it")
     untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
     if untrained and not isinstance(spec.training, SFT):
@@ -221,7 +231,7 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
     training = spec.training
     if context is not None and isinstance(training, SFT | Preferences) and training.max_length > context:
         report.refuse("training.max_length", training.max_length, f"the policy reads at most {context} tokens", f"use at most {context}")
-    if not isinstance(training, GRPO | Preferences) or not examples:
+    if not isinstance(training, Rollouts | Preferences) or not examples:
         return
     longest, asked = training.max_completion_length, [" ".join(message.content for message in example.prompt) for example in examples]
     if context is not None:
@@ -259,7 +269,7 @@ def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: lis
 
 def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: PreflightReport) -> None:
     weights = weights_of(task, spec)
-    if isinstance(spec.training, GRPO) and not any(weights.values()):
+    if isinstance(spec.training, Rollouts) and not any(weights.values()):
         report.refuse("task.rewards", weights, "every weight is 0: there is nothing to learn from", "give at least one function a weight")
     try:
         found = dry_run(
@@ -272,5 +282,5 @@ def check_rewards(spec: RunSpec, task: Task, examples: list[Example], report: Pr
     finally:
         close_columns(list_scorers(task))
     report.gold, report.problems, report.warnings = found.runs, report.problems + found.problems, report.warnings + found.warnings
-    if examples and isinstance(spec.training, GRPO) and spec.dataset and all(run.reward is None for run in found.runs):
+    if examples and isinstance(spec.training, Rollouts) and spec.dataset and all(run.reward is None for run in found.runs):
         report.refuse("dataset.path", spec.dataset.path, f"no reward function of {task.name} can score its rows", "add the data column it needs")

@@ -2,7 +2,7 @@
 
 import math
 
-from trainers.contract.hyperparameters import GRPO, KTO, SFT, Preferences
+from trainers.contract.hyperparameters import KTO, SFT, GroupRollouts, Preferences, Rollouts
 from trainers.contract.spec import RunSpec
 
 Figures = dict[str, int | float]
@@ -12,8 +12,8 @@ ALTERNATIVE_BYTES, RANK_BYTES = 8, 2  # stored at each token: id, log-probabilit
 def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
     """Named numbers in reading order; ``rows`` is the size of the run's own dataset, None when the task supplies the data."""
     training = spec.training
-    if isinstance(training, GRPO):
-        found = compute_grpo_figures(training, rows)
+    if isinstance(training, GroupRollouts):
+        found = compute_group_figures(training, rows)
     elif isinstance(training, Preferences):
         found = compute_preference_figures(training, rows)
     else:
@@ -33,7 +33,7 @@ def compute_sft_figures(training: SFT, rows: int | None) -> Figures:
     }
 
 
-def compute_grpo_figures(training: GRPO, rows: int | None) -> Figures:
+def compute_group_figures(training: GroupRollouts, rows: int | None) -> Figures:
     completions = training.per_device_train_batch_size * training.gradient_accumulation_steps
     size, group = training.generation_batch_size(), training.num_generations
     micro_batches = training.max_steps * training.gradient_accumulation_steps
@@ -82,7 +82,7 @@ def compute_alternatives_figures(spec: RunSpec, found: Figures) -> Figures:
     share, training = spec.telemetry.alternatives_share, spec.training
     if not share:
         return {}
-    longest = training.max_completion_length if isinstance(training, GRPO | Preferences) else training.max_length
+    longest = training.max_completion_length if isinstance(training, Rollouts | Preferences) else training.max_length
     each = longest * (spec.telemetry.alternatives * ALTERNATIVE_BYTES + RANK_BYTES)
     rollouts = round(share * sum(found.get(name, 0) for name in ("total_rollouts", "sampled_answers", "heldout_rollouts")))
     return {"rollouts_with_alternatives": rollouts, "alternatives_bytes_per_rollout_at_most": each, "alternatives_bytes_at_most": rollouts * each}

@@ -160,6 +160,13 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "rloo",
+        "RLOO on word problems",
+        "REINFORCE on whole completions, as TRL runs it: each one is compared with the mean reward of the others in its group.",
+        2,
+        (RecipeStage("RLOO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "rloo"}}),),
+    ),
+    Recipe(
         "kto",
         "KTO on its own answers",
         "The same answers as DPO's, but each on its own, marked right or wrong. Needs no pairs.",

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainers.contract import refusals
 from trainers.contract.arrays import MOST_ALTERNATIVES
-from trainers.contract.hyperparameters import DPO, GRPO, KTO, SFT, Reward, Strict, param
+from trainers.contract.hyperparameters import DPO, GRPO, KTO, RLOO, SFT, GroupRollouts, Reward, Rollouts, Strict, param
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
@@ -88,7 +88,7 @@ class TaskChoice(Strict):
 class DatasetChoice(Strict):
     """Rows of the run's own instead of the task's.
 
-    Prompt-completion for SFT, preference pairs for DPO and reward models, labelled completions for KTO, prompts for GRPO.
+    Prompt-completion for SFT, preference pairs for DPO and reward models, labelled completions for KTO, prompts for GRPO and RLOO.
     """
 
     path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
@@ -169,7 +169,7 @@ class RunSpec(Strict):
     dataset: DatasetChoice | None = None
     rewards: list[RewardColumn] = param([], "Reward functions besides the task's.", title="More rewards", max_length=MOST_REWARDS)
     human: HumanReward | None = None
-    training: Annotated[SFT | GRPO | DPO | KTO | Reward, Field(discriminator="trainer")]
+    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()
@@ -183,11 +183,11 @@ class RunSpec(Strict):
     @model_validator(mode="after")
     def parts_agree(self) -> "RunSpec":
         problems = []
-        if isinstance(self.training, GRPO) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
+        if isinstance(self.training, Rollouts) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
             needed = self.training.prompts_per_batch()
             message = f"fewer prompts than the {needed} of one generation batch"
             problems.append(Problem("training.prompts", self.training.prompts, message, f"use at least {needed}"))
-        if isinstance(self.training, GRPO) and self.training.use_vllm and self.device == "cpu":
+        if isinstance(self.training, GroupRollouts) and self.training.use_vllm and self.device == "cpu":
             problems.append(
                 Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
             )
@@ -202,8 +202,8 @@ class RunSpec(Strict):
 
     def _unasked(self) -> list[Problem]:
         """Why people cannot be asked about this run's groups."""
-        if not isinstance(self.training, GRPO):
-            return [Problem("human.share", None, f"{self.training.trainer} samples no groups to ask people about", "train GRPO", given=False)]
+        if not isinstance(self.training, GroupRollouts):
+            return [Problem("human.share", None, f"{self.training.trainer} samples no groups to ask people about", "train GRPO or RLOO", given=False)]
         size = self.training.num_generations
         if size > MOST_RANKED:
             message = f"a group of {size} answers is too long to rank"

@@ -1,9 +1,9 @@
 """Rows of a person's own file, checked one by one and brought into one shape before a model loads.
 
-``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` prompt
-and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry ``weight`` (0 and more,
-multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
-Other columns are kept for methods, except on ``grpo``.
+``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` and ``rloo``
+prompt and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry ``weight`` (0 and
+more, multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
+Other columns are kept for methods, except on these two.
 Rows of ``sft``, ``dpo``, ``kto`` and ``reward`` may hold calls of tools: messages with ``tool_calls``, ``tool_call_id`` and ``name``, and a column
 ``tools`` that describes the tools. ``kto`` also reads stepwise supervision (``completions`` and ``labels``): an answer is good if all its steps are.
 Texts may be plain strings or lists of ``{"role", "content"}``; rows come out in the second, conversational form:
@@ -34,6 +34,7 @@ COLUMNS = {
     "kto": (PROMPT, COMPLETION, "label"),
     "reward": (PROMPT, "chosen", "rejected"),
     "grpo": (PROMPT, "reference"),
+    "rloo": (PROMPT, "reference"),
 }
 TOOLS, TOOL_CALLS = "tools", "tool_calls"
 UNRENDERED = ("holds calls of tools, which the policy's chat template does not render", "train a policy whose template does, or leave those rows out")
@@ -90,7 +91,7 @@ def check_dataset_file(path: Path, trainer: str, limit: int | None = None) -> Ch
 
 
 def examples_from_rows(rows: list[Row]) -> list[Example]:
-    """Rows read for ``grpo`` as examples that a task's reward functions can score."""
+    """Rows of prompts and references as examples that a task's reward functions can score."""
     return [Example([Message(**message) for message in row[PROMPT]], row["reference"], row["data"]) for row in rows]
 
 
@@ -170,9 +171,9 @@ def row_of(raw: Any, trainer: str) -> Row:
         if raw.get(column) is None:
             raise BrokenRow(explain_missing_column(column, raw, trainer))
     row: Row = {PROMPT: prompt_of(raw[PROMPT])}
-    if trainer == "grpo":
+    if "reference" in COLUMNS[trainer]:
         if any(message.keys() - {"role", "content"} for message in row[PROMPT]):
-            raise BrokenRow("prompt holds calls of tools, which grpo cannot pass on; leave those messages out")
+            raise BrokenRow(f"prompt holds calls of tools, which {trainer} cannot pass on; leave those messages out")
         return row | {"reference": reference_of(raw["reference"]), "data": data_of(raw.get("data"))}
     for column in COLUMNS[trainer][1:]:
         row[column] = label_of(raw[column]) if column == "label" else completion_of(raw[column], column)

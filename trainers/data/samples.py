@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.contract.hyperparameters import SFT
+from trainers.contract.hyperparameters import SFT, Rollouts
 from trainers.contract.spec import RunSpec
 from trainers.data.datasets import Row
 from trainers.tasks.base import Example, Task
@@ -22,7 +22,7 @@ class TrainingSample:
 
 def samples_of(spec: RunSpec, task: Task, rows: list[Row] | None, examples: list[Example]) -> list[TrainingSample]:
     """The first rows of an SFT or DPO dataset; else the examples, with a demonstration of the task's for SFT."""
-    if rows is not None and spec.training.trainer != "grpo":
+    if rows is not None and not isinstance(spec.training, Rollouts):
         return [sample_of(row) for row in rows[: len(examples)]]
     rng = random.Random(spec.seed)
     found = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from trainers.contract.events import Message
+from trainers.contract.hyperparameters import Rollouts
 from trainers.contract.problems import SpecError
 from trainers.contract.spec import RunSpec
 from trainers.data import datasets, identity
@@ -42,7 +43,7 @@ def iterate_run_examples(spec: RunSpec, task: Task, phase: str) -> Iterator[Exam
 
 def read_dataset_examples(spec: RunSpec) -> list[Example]:
     """Of the run's own file, as training read it; none where it is gone, another one now, or holds no references."""
-    if spec.dataset is None or spec.training.trainer != "grpo":
+    if spec.dataset is None or not isinstance(spec.training, Rollouts):
         return []
     try:
         identity.check_dataset_digest(spec.dataset)

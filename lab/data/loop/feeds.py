@@ -29,6 +29,7 @@ from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import Run
 from lab.training.runs.views.page import find_team_run
+from trainers.contract.hyperparameters import GROUP_TRAINERS
 
 MOST_FEEDS = 50
 
@@ -95,7 +96,7 @@ def render_feeds_page(request: LabRequest, run: Run, form: FeedForm, status: int
 
 def no_feed(run: Run) -> str:
     """Why groups of the run cannot be routed now; empty when they can."""
-    if run.trainer != "grpo":
+    if run.trainer not in GROUP_TRAINERS:
         return f"A {run.trainer.upper()} run samples no groups during training. Create a queue from its rollouts instead."
     if not run.is_open:
         return f"This run is {run.status}: no more groups arrive. Create a queue from its rollouts, or resume it first."

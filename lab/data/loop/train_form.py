@@ -23,10 +23,11 @@ from lab.training.catalog.catalog import load_catalog
 from lab.training.runs import drafts
 from lab.training.runs.models import Run
 from lab.training.runs.problem_words import format_problem_sentence
+from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.spans import METHOD
 from trainers.contract.spec import FINAL, Problem
 
-BATCH = 32  # rows in an optimiser step; of GRPO completions, GROUP to a prompt
+BATCH = 32  # rows in an optimiser step; where it samples groups, completions, GROUP to a prompt
 GROUP = 8
 EPOCHS = 3
 LEAST_STEPS, LEAST_PAIRS = 20, 20
@@ -62,6 +63,10 @@ class TrainingGoal:
     answers: bool = True  # the result writes answers, so that it can be compared with its parent
     instead: str = ""
 
+    @property
+    def samples_groups(self) -> bool:
+        return self.trainer in GROUP_TRAINERS
+
 
 GOALS = (
     TrainingGoal(
@@ -87,6 +92,9 @@ GOALS = (
     ),
     TrainingGoal(
         "grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6
+    ),
+    TrainingGoal(
+        "rloo", "RLOO", "Compares each sampled answer with the mean of the others to its prompt; scored as in GRPO.", Form.PROMPT, "rloo", 5e-5, 1e-6
     ),
     TrainingGoal(
         "sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5, reads_spans=True
@@ -150,8 +158,8 @@ class TrainForm:
     @cached_property
     def prefilled(self) -> dict[str, str]:
         policy = (self.data or {}).get("policy") or (self.best.value if self.best else "")
-        size = max(2, min(BATCH, self.rows)) if self.goal.trainer != "grpo" else GROUP * max(1, min(BATCH // GROUP, self.rows))
-        steps = max(LEAST_STEPS, math.ceil(EPOCHS * self.rows / (size if self.goal.trainer != "grpo" else size // GROUP)))
+        size = max(2, min(BATCH, self.rows)) if not self.goal.samples_groups else GROUP * max(1, min(BATCH // GROUP, self.rows))
+        steps = max(LEAST_STEPS, math.ceil(EPOCHS * self.rows / (size if not self.goal.samples_groups else size // GROUP)))
         return {
             "trainer": self.goal.trainer,
             "policy": policy,
@@ -276,7 +284,7 @@ class TrainForm:
         prompts = self.whole("evaluation", 0, 100_000) if self.goal.answers else 0
         steps = self.whole("max_steps", 1, 10_000_000)
         training = {"trainer": self.goal.trainer, "max_steps": steps, "learning_rate": rate, "lr_scheduler_type": "linear"}
-        if self.goal.trainer == "grpo":
+        if self.goal.samples_groups:
             training["num_generations"] = GROUP
         training["per_device_train_batch_size"] = self.whole("batch", 2 if self.goal.trainer == "kto" else 1, 65_536)
         if self.wants_match:
@@ -324,7 +332,7 @@ class TrainForm:
         longest = (run.spec.get("training") or {}).get("max_completion_length") if run else None
         if not isinstance(longest, int) or longest <= 64:
             return {}
-        if self.goal.trainer == "grpo":
+        if self.goal.form == Form.PROMPT:
             return {"max_completion_length": longest}
         room = {"max_length": 2 * longest + 256}
         return room if self.goal.trainer == "sft" else room | {"max_completion_length": longest}

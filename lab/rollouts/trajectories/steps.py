@@ -13,7 +13,14 @@ from lab.training.runs import metrics
 from lab.training.runs.models import MetricChunk, Run
 
 WALK = 2000  # steps that are listed one by one; a longer run gets a slider over the whole range
-PHASES = {"grpo": ("train", "heldout"), "dpo": ("sampled", "heldout"), "kto": ("sampled", "heldout"), "reward": ("sampled",), "sft": ("heldout",)}
+PHASES = {
+    "grpo": ("train", "heldout"),
+    "rloo": ("train", "heldout"),
+    "dpo": ("sampled", "heldout"),
+    "kto": ("sampled", "heldout"),
+    "reward": ("sampled",),
+    "sft": ("heldout",),
+}
 PHASE_LABELS = {"train": "Training", "heldout": "Held-out", "sampled": "Sampled pairs", "play": "Playground"}
 
 # Jumps from one step to the next, so its cost is the number of steps and not of rollouts.

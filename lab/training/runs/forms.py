@@ -28,6 +28,7 @@ from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, SwitchField, TextField
 from lab.training.runs.spec_form import Input, SpecForm
+from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.spec import FINAL, Problem
 
 MACHINE = ("seed", "device", "precision")
@@ -132,7 +133,7 @@ class LaunchForm(SpecForm):
     @property
     def samples_groups(self) -> bool:
         """Whether a stage has groups that people can be asked about."""
-        return any(stage.trainer == "grpo" for stage in self.stages)
+        return any(stage.trainer in GROUP_TRAINERS for stage in self.stages)
 
     @cached_property
     def tasks(self) -> list[TaskForm]:
@@ -190,7 +191,7 @@ class LaunchForm(SpecForm):
 
     def list_used_parts(self, stage: Stage) -> dict[str, SpecForm]:
         """The parts that a stage's spec has: adapters and people only where they are ticked."""
-        unused = {"lora": not self.values["lora"], "human": not self.values["human"] or stage.trainer != "grpo"}
+        unused = {"lora": not self.values["lora"], "human": not self.values["human"] or stage.trainer not in GROUP_TRAINERS}
         return {name: part for name, part in self.parts.items() if not unused.get(name)}
 
     def specs(self) -> list[Spec]:

@@ -14,6 +14,7 @@ from lab.training.runs.models import Run, Status
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.stack import build_method_chips, stack_of
 from lab.training.runs.wait_reasons import find_waiting_reasons
+from trainers.contract.hyperparameters import GROUP_TRAINERS
 
 CHAIN_LENGTH = 20  # stages shown before this one
 NEXT_STAGES = 3  # named beside the run; all of them are in the menu
@@ -104,7 +105,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         HeaderAction("edit", "Edit run", "edit", url("run-edit"), no_edit(run), post=False, dialog="edit-dialog", minor=True),
         HeaderAction("clone", "Clone and edit", "copy", f"{launch}?clone={run.pk}", post=False),
         HeaderAction("chain", "Launch next stage", "chain", f"{launch}?after={run.pk}", no_chain(run), post=False, minor=run.is_open),
-        *([feeds] if run.trainer == "grpo" and run.is_open else []),
+        *([feeds] if run.trainer in GROUP_TRAINERS and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         HeaderAction("sweep", "Sweep from this run", "sweeps", f"{reverse('sweep-new')}?from_run={run.pk}", post=False, minor=True),
         *offer_archive(run),

@@ -22,7 +22,14 @@ from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.stack import Stack, load_method_entries, page_of, stack_of
 
 BUCKETS = 1000  # a metric of more than twice as many points is sent as the extremes of so many step ranges
-SAMPLES = {"grpo": "completions", "sft": "sequences", "dpo": "pairs", "reward": "pairs", "kto": "answers"}  # of trainers.contract.batches
+SAMPLES = {  # of trainers.contract.batches
+    "grpo": "completions",
+    "rloo": "completions",
+    "sft": "sequences",
+    "dpo": "pairs",
+    "reward": "pairs",
+    "kto": "answers",
+}
 CSV_AXES = ("step", "time", "tokens")
 
 

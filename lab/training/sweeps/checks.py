@@ -16,6 +16,7 @@ from lab.training.runs.spec_fields import BoundedField, IntegerField, SpecField
 from lab.training.sweeps.halving import LEAST_STEPS
 from lab.training.sweeps.models import Sampler, Sweep
 from lab.training.sweeps.space import Axis, Spec, apply_values, list_sweepable_fields, read_axes
+from trainers.contract.hyperparameters import ROLLOUT_TRAINERS
 from trainers.contract.spec import Problem, SpecError, parse_spec
 
 MOST_RUNS, MOST_PARALLEL, MOST_SEED = 200, 20, 2**31 - 1
@@ -46,8 +47,8 @@ def find_number_problems(sweep: Sweep) -> Iterator[Problem]:
 def find_metric_problems(sweep: Sweep) -> Iterator[Problem]:
     if sweep.metric == "heldout" and not sweep.spec.get("evaluation", {}).get("prompts", 1):
         yield Problem("metric", sweep.metric, "the recipe evaluates on no held-out prompts", "choose the training reward, or set held-out prompts")
-    if sweep.metric == "reward" and sweep.spec["training"]["trainer"] != "grpo":
-        yield Problem("metric", sweep.metric, "only GRPO runs log a training reward", "choose the held-out reward")
+    if sweep.metric == "reward" and sweep.spec["training"]["trainer"] not in ROLLOUT_TRAINERS:
+        yield Problem("metric", sweep.metric, "this trainer logs no training reward", "choose the held-out reward")
 
 
 def find_halving_problems(sweep: Sweep) -> Iterator[Problem]:

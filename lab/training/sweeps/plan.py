@@ -26,6 +26,7 @@ from lab.training.sweeps.models import Direction, Sampler, Sweep
 from lab.training.sweeps.scores import METRICS
 from lab.training.sweeps.space import SEED, Axis, Spec, apply_values, clean_axis_value, format_axis_value, list_sweepable_fields, read_value
 from lab.training.sweeps.suggestions import suggest_values
+from trainers.contract.hyperparameters import ROLLOUT_TRAINERS
 from trainers.contract.spec import Problem
 
 TRIALS, PARALLEL = 20, 2  # offered first
@@ -160,12 +161,12 @@ def read_settings(data: QueryDict, spec: Spec, source: Run | None) -> dict[str, 
     def choice(name: str, offered: list[str]) -> str:
         return data.get(name, "") if data.get(name) in offered else offered[0]
 
-    is_grpo = isinstance(spec.get("training"), dict) and spec["training"].get("trainer") == "grpo"
+    is_rewarded = isinstance(spec.get("training"), dict) and spec["training"].get("trainer") in ROLLOUT_TRAINERS
     usual = name_usual_sweep(spec, source)
     return {
         "name": data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100],
         "sampler": choice("sampler", Sampler.values),
-        "metric": choice("metric", list(METRICS) if is_grpo else ["heldout"]),
+        "metric": choice("metric", list(METRICS) if is_rewarded else ["heldout"]),
         "direction": choice("direction", Direction.values),
         "most_runs": number("most_runs", TRIALS),
         "parallel": number("parallel", PARALLEL),

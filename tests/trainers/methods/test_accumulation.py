@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.trainers.conftest import make_spec
-from trainers.adapters.grpo import ROW
+from trainers.adapters.groups import ROW
 from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter

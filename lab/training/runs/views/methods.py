@@ -16,7 +16,14 @@ from lab.training.runs.schema_form import build_schema_fields
 from trainers.contract.stacking import DEFAULT_BASES
 
 SHOWN_RUNS = 10
-RECIPES = {"grpo": "grpo", "dpo": "dpo", "sft": "cold-start", "kto": "kto", "reward": "reward"}  # what a method of each trainer is added to
+RECIPES = {
+    "grpo": "grpo",
+    "rloo": "rloo",
+    "dpo": "dpo",
+    "sft": "cold-start",
+    "kto": "kto",
+    "reward": "reward",
+}  # what a method of each trainer is added to
 
 
 def list_methods(request: LabRequest) -> HttpResponse:
