@@ -59,16 +59,16 @@ function describeBatches(stage) {
   const own = form.elements.dataset?.value; // a file, whose rows only the check counts
   const group = readSetting(stage, "num_generations");
   if (own && group === null) {
-    const rows = { sft: "demonstrations", dpo: "pairs", reward: "pairs", kto: "answers" }[stage.dataset.trainer];
+    const rows = { sft: "demonstrations", kto: "answers" }[stage.dataset.trainer] ?? "pairs";
     return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
   }
   if (stage.dataset.trainer === "sft") {
     const epochs = (steps * sequences) / Math.max(1, readSetting(stage, "demonstrations") ?? 1);
     return [[formatCount(sequences), true], " demonstrations a step, ", [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
   }
-  if (stage.dataset.trainer === "dpo") {
+  if (readSetting(stage, "sampled_prompts") !== null) {
     const answers = (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
-    return [[formatCount(sequences), true], ` pairs a step for ${formatCount(steps)} steps, out of `, [formatCount(answers), true], " sampled answers"];
+    return [[formatCount(sequences), true], ` ${stage.dataset.trainer === "kto" ? "answers" : "pairs"} a step for ${formatCount(steps)} steps, out of `, [formatCount(answers), true], " sampled answers"];
   }
   const micro = readSetting(stage, "steps_per_generation") ?? accumulation;
   const iterations = readSetting(stage, "num_iterations") ?? 1;

@@ -22,6 +22,8 @@ from trl import (
     SFTConfig,
     SFTTrainer,
 )
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
 from trainers.adapters.arguments import build_common_arguments
@@ -232,6 +234,30 @@ def test_pair_bases(tmp_path, monkeypatch, base, accumulation, method):
         DPOTrainer(model=attempt.policy.model, processing_class=attempt.policy.tokenizer, args=DPOConfig(**settings), train_dataset=paired(rows))
     )
     compare(made, theirs, PAIR_NAMES, exactly=method is None)
+
+
+REFERENCE_FREE = {
+    "orpo": (ORPOTrainer, ORPOConfig, {}, {}),
+    "cpo": (CPOTrainer, CPOConfig, {"likelihood": 0.5, "label_smoothing": 0.1}, {"loss_type": "sigmoid", "cpo_alpha": 0.5, "label_smoothing": 0.1}),
+    "simpo": (CPOTrainer, CPOConfig, {"gamma": 0.3}, {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": 0.3}),
+}
+
+
+@pytest.mark.parametrize("base", REFERENCE_FREE)
+def test_bases_without_a_reference(tmp_path, monkeypatch, base):
+    kind, config, ours_of, theirs_of = REFERENCE_FREE[base]
+    changes = {"training__max_steps": 2, "training__gradient_accumulation_steps": 2, "training__beta": 0.7, "training__warmup_steps": 0}
+    spec = make_spec(tmp_path, "orpo" if base == "orpo" else "cpo", base={"name": base, "config": ours_of}, **changes)
+    made = ours(spec, tmp_path, monkeypatch)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    settings = build_common_arguments(attempt) | {"beta": 0.7, "max_length": spec.training.max_length} | theirs_of
+    rows, _ = pairs.read_sampled_pairs(tmp_path / pairs.FILE)
+    model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
+    theirs = trained(kind(model=model, processing_class=tokenizer, args=config(**settings), train_dataset=paired(rows)))
+    compare(made, theirs, (*PAIR_NAMES, "nll_loss", "rewards/accuracies"))
+    assert all(0 < step["entropy"] < 3 for step in made)
+    events = [event for event in events_in(tmp_path) if isinstance(event, Metrics) and "loss" in event.values]
+    assert 0 < events[0].tokens < events[1].tokens
 
 
 def test_kto(tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ from trl.chat_template_utils import supports_tool_calling
 from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
+from trainers.adapters.reference_free import CPOAdapter, ORPOAdapter
 from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
 from trainers.adapters.reward import RewardAdapter
 from trainers.adapters.rloo import RLOOAdapter
@@ -46,7 +47,7 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.checks.preflight import find_turn_problem
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
-from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
@@ -264,7 +265,7 @@ def read_data(attempt: Attempt) -> list[Any]:
             identity.check_dataset_digest(spec.dataset)
             rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
             refuse_unrendered(attempt, rows)
-        if isinstance(training, DPO | Reward):
+        if isinstance(training, Pairs):
             return pairs.with_noise(rows, training.label_noise, spec.seed)
         return datasets.examples_from_rows(rows) if isinstance(training, Rollouts) else rows
     if isinstance(training, SFT):
@@ -288,6 +289,8 @@ ADAPTERS: dict[str, Any] = {
     "rloo": RLOOAdapter,
     "dpo": DPOAdapter,
     "kto": KTOAdapter,
+    "orpo": ORPOAdapter,
+    "cpo": CPOAdapter,
     "reward": RewardAdapter,
 }
 

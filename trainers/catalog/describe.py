@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from inspect import getdoc
 from typing import Any
 
-from trainers.contract.hyperparameters import DPO, GRPO, KTO, RLOO, SFT, Common, Reward, Strict
+from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, Common, Reward, Strict
 from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.methods import registry
@@ -29,6 +29,8 @@ TRAINERS: dict[str, tuple[str, type[Common]]] = {
     "rloo": ("RLOO", RLOO),
     "dpo": ("DPO", DPO),
     "kto": ("KTO", KTO),
+    "orpo": ("ORPO", ORPO),
+    "cpo": ("CPO and SimPO", CPO),
     "reward": ("Reward model", Reward),
 }
 POLICIES: dict[str, tuple[str, str, type[Strict]]] = {

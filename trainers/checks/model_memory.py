@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainers.checks.model_facts import ModelFacts, Shape
-from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.spec import RunSpec
 
 FULL, HALF = 4, 2  # bytes of a number
@@ -105,7 +105,7 @@ def find_lengths(spec: RunSpec, prompt_tokens: int) -> Lengths:
 def count_sequences(spec: RunSpec) -> int:
     """Of one forward pass; a pair is two."""
     training = spec.training
-    return training.per_device_train_batch_size * (2 if isinstance(training, DPO | Reward) else 1)
+    return training.per_device_train_batch_size * (2 if isinstance(training, Pairs) else 1)
 
 
 def estimate_activations(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:

@@ -186,7 +186,7 @@ def check_columns(spec: RunSpec, rows: list[datasets.Row], report: PreflightRepo
             report.refuse("dataset.path", path, "every pair has weight 0: there is nothing to learn from", "give at least one pair a weight above 0")
         if base.config.get("use_margins") and datasets.MARGIN not in there:
             report.warn("base.config.use_margins", True, "no row has a margin", "turn it off, or freeze a version with margins")
-    elif there and trainer in ("kto", "reward"):
+    elif there and trainer in ("kto", "orpo", "cpo", "reward"):
         message = f"has {' and '.join(there)}, which {trainer} does not read: all rows are weighted equally"
         report.warn("dataset.path", path, message, "train DPO, or drop suspect rows in place of down-weighting them")
 

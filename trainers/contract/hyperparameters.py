@@ -189,7 +189,11 @@ class Preferences(Common):
         return self
 
 
-class DPO(Preferences):
+class Pairs(Preferences):
+    """What every trainer on preference pairs shares."""
+
+
+class DPO(Pairs):
     """Direct preference optimisation (arXiv 2305.18290) on pairs from a dataset, or on pairs sampled from the policy and ranked by the task."""
 
     trainer: Literal["dpo"] = "dpo"
@@ -204,12 +208,26 @@ class KTO(Preferences):
     beta: float = param(0.1, "Strength of the constraint to the reference policy; smaller values allow larger changes.", title="Beta", gt=0, le=100)
 
 
-class Reward(Preferences):
+class ORPO(Pairs):
+    """Odds ratio preference optimisation (arXiv 2403.07691): supervised learning of chosen answers, with a penalty; needs no reference."""
+
+    trainer: Literal["orpo"] = "orpo"
+    beta: float = param(0.1, "Weight of the odds ratio beside the likelihood of the chosen answer (the paper's lambda).", title="Beta", gt=0, le=100)
+
+
+class CPO(Pairs):
+    """Preference pairs by the policy's own log-probabilities, without a reference policy: CPO (arXiv 2401.08417) or SimPO (arXiv 2405.14734)."""
+
+    trainer: Literal["cpo"] = "cpo"
+    beta: float = param(0.1, "Scale of the score of a pair; SimPO, which scores means over tokens, wants 2 or more.", title="Beta", gt=0, le=100)
+
+
+class Reward(Pairs):
     """A reward model on preference pairs (Bradley-Terry, arXiv 2203.02155): the policy's network with one number in place of the vocabulary."""
 
     trainer: Literal["reward"] = "reward"
 
 
-TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "rloo": RLOO, "dpo": DPO, "kto": KTO, "reward": Reward}
+TRAINERS: dict[str, type[Common]] = {"sft": SFT, "grpo": GRPO, "rloo": RLOO, "dpo": DPO, "kto": KTO, "orpo": ORPO, "cpo": CPO, "reward": Reward}
 ROLLOUT_TRAINERS = frozenset(name for name, kind in TRAINERS.items() if issubclass(kind, Rollouts))
 GROUP_TRAINERS = frozenset(name for name, kind in TRAINERS.items() if issubclass(kind, GroupRollouts))

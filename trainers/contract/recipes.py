@@ -174,6 +174,31 @@ RECIPES = (
         (RecipeStage("KTO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "kto"}, "evaluation": {"every": 40}}),),
     ),
     Recipe(
+        "orpo",
+        "ORPO on its own answers",
+        "Learns its right answers by heart and their odds over the wrong ones in one loss. Needs no reference policy.",
+        2,
+        (RecipeStage("ORPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "orpo"}, "evaluation": {"every": 40}}),),
+    ),
+    Recipe(
+        "simpo",
+        "SimPO on its own answers",
+        "Right answers get a higher mean log-probability than wrong ones, by a margin. Needs no reference policy.",
+        2,
+        (
+            RecipeStage(
+                "SimPO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": WORD_PROBLEMS,
+                    "base": {"name": "simpo"},
+                    "training": {"trainer": "cpo", "beta": 2.0},
+                    "evaluation": {"every": 40},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "reward",
         "Reward model",
         "Learns from pairs which of two answers is better. The result scores answers; it generates no text.",

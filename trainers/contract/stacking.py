@@ -15,7 +15,16 @@ from trainers.contract.spec import MethodChoice, RunSpec
 from trainers.contract.stack_conflicts import Chosen
 from trainers.contract.stack_order import in_order
 
-DEFAULT_BASES = {"grpo": "dapo", "rloo": "rloo-trl", "dpo": "dpo", "kto": "kto", "sft": "sft", "reward": "reward-model"}  # of each trainer
+DEFAULT_BASES = {
+    "grpo": "dapo",
+    "rloo": "rloo-trl",
+    "dpo": "dpo",
+    "kto": "kto",
+    "orpo": "orpo",
+    "cpo": "cpo",
+    "sft": "sft",
+    "reward": "reward-model",
+}  # of each trainer
 TYPES: dict[str, Any] = {"integer": int, "number": float, "boolean": bool, "string": str, "array": list[Any], "object": dict[str, Any], "null": None}
 BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length", "maxLength": "max_length"}
 WORDS = {"at least": "at least", "at most": "at most", "equals": "=", "differs from": "other than"}

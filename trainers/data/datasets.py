@@ -1,8 +1,8 @@
 """Rows of a person's own file, checked one by one and brought into one shape before a model loads.
 
-``sft`` wants prompt and completion, ``dpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label, ``grpo`` and ``rloo``
-prompt and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry ``weight`` (0 and
-more, multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
+``sft`` wants prompt and completion, ``dpo``, ``orpo``, ``cpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion and label,
+``grpo`` and ``rloo`` prompt and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference pairs of ``dpo`` may carry
+``weight`` (0 and more, multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
 Other columns are kept for methods, except on these two.
 Rows of ``sft``, ``dpo``, ``kto`` and ``reward`` may hold calls of tools: messages with ``tool_calls``, ``tool_call_id`` and ``name``, and a column
 ``tools`` that describes the tools. ``kto`` also reads stepwise supervision (``completions`` and ``labels``): an answer is good if all its steps are.
@@ -32,10 +32,13 @@ COLUMNS = {
     "sft": (PROMPT, COMPLETION),
     "dpo": (PROMPT, "chosen", "rejected"),
     "kto": (PROMPT, COMPLETION, "label"),
+    "orpo": (PROMPT, "chosen", "rejected"),
+    "cpo": (PROMPT, "chosen", "rejected"),
     "reward": (PROMPT, "chosen", "rejected"),
     "grpo": (PROMPT, "reference"),
     "rloo": (PROMPT, "reference"),
 }
+TOOLLESS = ("grpo", "rloo", "orpo", "cpo")  # trainers of TRL that give the chat template no tools
 TOOLS, TOOL_CALLS = "tools", "tool_calls"
 UNRENDERED = ("holds calls of tools, which the policy's chat template does not render", "train a policy whose template does, or leave those rows out")
 MESSAGE_KEYS = ("role", "content", TOOL_CALLS, "tool_call_id", "name")
@@ -172,8 +175,7 @@ def row_of(raw: Any, trainer: str) -> Row:
             raise BrokenRow(explain_missing_column(column, raw, trainer))
     row: Row = {PROMPT: prompt_of(raw[PROMPT])}
     if "reference" in COLUMNS[trainer]:
-        if any(message.keys() - {"role", "content"} for message in row[PROMPT]):
-            raise BrokenRow(f"prompt holds calls of tools, which {trainer} cannot pass on; leave those messages out")
+        refuse_calls(row, trainer)
         return row | {"reference": reference_of(raw["reference"]), "data": data_of(raw.get("data"))}
     for column in COLUMNS[trainer][1:]:
         row[column] = label_of(raw[column]) if column == "label" else completion_of(raw[column], column)
@@ -181,12 +183,23 @@ def row_of(raw: Any, trainer: str) -> Row:
         raise BrokenRow("chosen and rejected are the same: there is nothing to prefer")
     if trainer == "dpo":
         row |= {column: number_of(raw[column], column) for column in NUMBERS if raw.get(column) is not None}
+    if trainer in TOOLLESS:
+        refuse_calls(row | {TOOLS: raw.get(TOOLS)}, trainer)
     row |= {TOOLS: tools_of(raw[TOOLS])} if raw.get(TOOLS) else {}
     try:
         row |= read_row_spans(raw, row)
     except SpanError as error:
         raise BrokenRow(str(error)) from None
     return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
+
+
+def refuse_calls(row: Row, trainer: str) -> None:
+    """Raises BrokenRow for a row with calls of tools, of a trainer that cannot pass them on."""
+    for column in COLUMNS[trainer]:
+        if isinstance(row.get(column), list) and any(message.keys() - {"role", "content"} for message in row[column]):
+            raise BrokenRow(f"{column} holds calls of tools, which {trainer} cannot pass on; leave those messages out")
+    if row.get(TOOLS):
+        raise BrokenRow(f"tools are described, which {trainer} cannot pass on; leave the column out")
 
 
 def whole_answer(raw: Row) -> Row:

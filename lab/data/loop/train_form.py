@@ -62,6 +62,8 @@ class TrainingGoal:
     reads_spans: bool = False  # its loss can weigh the tokens of marked spans
     answers: bool = True  # the result writes answers, so that it can be compared with its parent
     instead: str = ""
+    base: str = ""  # empty: the trainer's default
+    settings: Mapping[str, float] = field(default_factory=dict)  # of the trainer, where its defaults do not suit the base
 
     @property
     def samples_groups(self) -> bool:
@@ -78,6 +80,20 @@ GOALS = (
         5e-5,
         1e-6,
         reads_spans=True,
+    ),
+    TrainingGoal(
+        "orpo", "ORPO", "Learns the chosen answers and their odds over the rejected ones; needs no reference.", Form.PREFERENCE, "orpo", 5e-5, 1e-6
+    ),
+    TrainingGoal(
+        "cpo",
+        "SimPO",
+        "Raises the mean log-probability of the chosen answers over the rejected ones; needs no reference.",
+        Form.PREFERENCE,
+        "simpo",
+        5e-5,
+        1e-6,
+        base="simpo",
+        settings={"beta": 2.0},
     ),
     TrainingGoal("kto", "KTO", "Learns from single answers marked good or bad.", Form.KTO, "kto", 5e-5, 1e-6),
     TrainingGoal(
@@ -283,7 +299,7 @@ class TrainForm:
         rate = self.rate()
         prompts = self.whole("evaluation", 0, 100_000) if self.goal.answers else 0
         steps = self.whole("max_steps", 1, 10_000_000)
-        training = {"trainer": self.goal.trainer, "max_steps": steps, "learning_rate": rate, "lr_scheduler_type": "linear"}
+        training = {**self.goal.settings, "trainer": self.goal.trainer, "max_steps": steps, "learning_rate": rate, "lr_scheduler_type": "linear"}
         if self.goal.samples_groups:
             training["num_generations"] = GROUP
         training["per_device_train_batch_size"] = self.whole("batch", 2 if self.goal.trainer == "kto" else 1, 65_536)
@@ -305,6 +321,8 @@ class TrainForm:
             "evaluation": {**((before.spec.get("evaluation") if before else None) or {}), "prompts": prompts, "every": max(1, steps // 2)},
             "dataset": self.dataset(),
         }
+        if self.goal.base:
+            spec["base"] = {"name": self.goal.base}
         return spec | {"methods": [{"name": METHOD}]} if self.wants_spans else spec
 
     @property

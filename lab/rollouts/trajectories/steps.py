@@ -18,6 +18,8 @@ PHASES = {
     "rloo": ("train", "heldout"),
     "dpo": ("sampled", "heldout"),
     "kto": ("sampled", "heldout"),
+    "orpo": ("sampled", "heldout"),
+    "cpo": ("sampled", "heldout"),
     "reward": ("sampled",),
     "sft": ("heldout",),
 }

@@ -14,7 +14,7 @@ GROUPS = {
     "analysis": "Analysis",
     "installed": "From other packages",
 }
-TRAINERS = {"grpo": "GRPO", "rloo": "RLOO", "dpo": "DPO", "kto": "KTO", "sft": "SFT", "reward": "Reward model"}
+TRAINERS = {"grpo": "GRPO", "rloo": "RLOO", "dpo": "DPO", "kto": "KTO", "orpo": "ORPO", "cpo": "CPO, SimPO", "sft": "SFT", "reward": "Reward model"}
 PROVENANCES = {
     "code": "as published (code)",
     "paper": "as published (paper)",

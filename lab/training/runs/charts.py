@@ -82,7 +82,7 @@ PANELS = (
         "Reward margins",
         {"rewards/margins": "chosen − rejected"},
         section="Preferences",
-        help="Implicit reward of DPO: chosen minus rejected.",
+        help="Implicit reward, chosen minus rejected.",
     ),
     ChartPanel(
         "accuracies",
@@ -93,6 +93,14 @@ PANELS = (
     ),
     ChartPanel("implicit", "Implicit rewards", {"rewards/chosen": "chosen", "rewards/rejected": "rejected"}, section="Preferences"),
     ChartPanel("logps", "Log-probabilities", {"logps/chosen": "chosen", "logps/rejected": "rejected"}, section="Preferences", unit="nats"),
+    ChartPanel("likelihood", "Likelihood loss", {"nll_loss": "chosen"}, section="Preferences", unit="nats"),
+    ChartPanel(
+        "odds",
+        "Odds ratio",
+        {"log_odds_chosen": "log odds, chosen to rejected", "log_odds_ratio": "log sigmoid of it"},
+        section="Preferences",
+        folded=True,
+    ),
     ChartPanel("logits", "Logits", {"logits/chosen": "chosen", "logits/rejected": "rejected"}, section="Preferences", folded=True),
     ChartPanel("loss", "Loss", {"loss": "loss"}, section="Optimisation"),
     ChartPanel(
@@ -142,6 +150,8 @@ SECTIONS = {
     "sft": ("Optimisation", "Held-out", "Training", "Completions", "Speed", "Preferences", "Other", "System"),
 }
 
+ON_PAIRS = ("orpo", "cpo")
+
 
 def build_chart_panels(
     names: Iterable[str],
@@ -167,7 +177,7 @@ def build_chart_panels(
             said = f"{prompts} prompts" if prompts and panel.section == "Held-out" else ""
             panels.append({**describe_panel(panel, metrics, weights), "said": said})
     panels += group_other_metrics(left)
-    order = SECTIONS.get(trainer, SECTIONS["grpo"])
+    order = SECTIONS["dpo" if trainer in ON_PAIRS else trainer if trainer in SECTIONS else "grpo"]
     return sorted(panels, key=lambda panel: order.index(panel["section"])) + of_methods
 
 

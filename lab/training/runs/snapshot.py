@@ -27,6 +27,8 @@ SAMPLES = {  # of trainers.contract.batches
     "rloo": "completions",
     "sft": "sequences",
     "dpo": "pairs",
+    "orpo": "pairs",
+    "cpo": "pairs",
     "reward": "pairs",
     "kto": "answers",
 }

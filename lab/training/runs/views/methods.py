@@ -22,6 +22,8 @@ RECIPES = {
     "dpo": "dpo",
     "sft": "cold-start",
     "kto": "kto",
+    "orpo": "orpo",
+    "cpo": "simpo",
     "reward": "reward",
 }  # what a method of each trainer is added to
 
