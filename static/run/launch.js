@@ -59,7 +59,7 @@ function describeBatches(stage) {
   const own = form.elements.dataset?.value; // a file, whose rows only the check counts
   const group = readSetting(stage, "num_generations");
   if (own && group === null) {
-    const rows = { sft: "demonstrations", kto: "answers" }[stage.dataset.trainer] ?? "pairs";
+    const rows = { sft: "demonstrations", kto: "answers", "online-dpo": "prompts" }[stage.dataset.trainer] ?? "pairs";
     return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
   }
   if (stage.dataset.trainer === "sft") {
@@ -72,6 +72,10 @@ function describeBatches(stage) {
   }
   const micro = readSetting(stage, "steps_per_generation") ?? accumulation;
   const iterations = readSetting(stage, "num_iterations") ?? 1;
+  if (group === null && readSetting(stage, "prompts") !== null) {
+    const total = 2 * steps * sequences;
+    return [[formatCount(sequences), true], " prompts a step, two completions each; ", [formatCount(total), true], ` rollouts in ${formatCount(steps)} steps`];
+  }
   if (!(group > 0 && micro > 0 && iterations > 0)) return [];
   const generation = batch * micro;
   if (generation % group) return [[`${formatCount(generation)} completions cannot be split into groups of ${formatCount(group)}.`, "bad"]];
@@ -92,7 +96,8 @@ function countStoredRollouts(stage) {
   const longest = readSetting(stage, "max_completion_length") ?? readSetting(stage, "max_length") ?? 0;
   if (readSetting(stage, "num_generations") === null) {
     const sampled = form.elements.dataset?.value ? 0 : (readSetting(stage, "sampled_prompts") ?? 0) * (readSetting(stage, "samples_per_prompt") ?? 0);
-    return { rollouts: sampled + heldout, longest };
+    const online = readSetting(stage, "prompts") === null ? 0 : 2 * steps * (readSetting(stage, "per_device_train_batch_size") ?? 0) * (readSetting(stage, "gradient_accumulation_steps") ?? 1);
+    return { rollouts: sampled + online + heldout, longest };
   }
   const batch = readSetting(stage, "per_device_train_batch_size") ?? 0;
   const accumulation = readSetting(stage, "gradient_accumulation_steps") ?? 1;

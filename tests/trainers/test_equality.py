@@ -23,6 +23,7 @@ from trl import (
     SFTTrainer,
 )
 from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
@@ -120,16 +121,19 @@ def trained(trainer):
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
+def task_reward(task, examples, name):
+    """A reward function of the task as TRL calls them."""
+
+    def function(completions, example, **rest):
+        return [task.rewards[name].function(made[-1]["content"], examples[i]) for made, i in zip(completions, example, strict=True)]
+
+    function.__name__ = name
+    return function
+
+
 def trl_grpo(attempt, settings, kinds=(GRPOTrainer, GRPOConfig)):
     training = attempt.spec.training
     examples = attempt.task.examples("train", training.prompts, attempt.spec.seed, "easy")
-
-    def reward(name):
-        def function(completions, example, **rest):
-            return [attempt.task.rewards[name].function(made[-1]["content"], examples[i]) for made, i in zip(completions, example, strict=True)]
-
-        function.__name__ = name
-        return function
 
     names = ("num_generations", "max_completion_length", "temperature", "beta", "num_iterations", "steps_per_generation")
     values = (
@@ -143,7 +147,7 @@ def trl_grpo(attempt, settings, kinds=(GRPOTrainer, GRPOConfig)):
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
             args=kinds[1](**values, reward_weights=list(attempt.weights.values())),
-            reward_funcs=[reward(name) for name in attempt.task.rewards],
+            reward_funcs=[task_reward(attempt.task, examples, name) for name in attempt.task.rewards],
             train_dataset=build_prompt_dataset(examples),
         )
     )
@@ -258,6 +262,36 @@ def test_bases_without_a_reference(tmp_path, monkeypatch, base):
     assert all(0 < step["entropy"] < 3 for step in made)
     events = [event for event in events_in(tmp_path) if isinstance(event, Metrics) and "loss" in event.values]
     assert 0 < events[0].tokens < events[1].tokens
+
+
+@pytest.mark.parametrize(("loss", "lora"), [("sigmoid", None), ("ipo", {"r": 4, "alpha": 8})], ids=["sigmoid", "ipo with adapters"])
+def test_online_dpo(tmp_path, monkeypatch, loss, lora):
+    base = {"name": "online-dpo", "config": {"loss": loss, "missing_eos_penalty": 0.5}}
+    changes = {"training__max_steps": 2, "training__warmup_steps": 0, "training__gradient_accumulation_steps": 2, "training__temperature": 0.8}
+    spec = make_spec(tmp_path, "online-dpo", base=base, lora=lora, **changes)
+    made = ours(spec, tmp_path, monkeypatch)
+    attempt = attempt_in(tmp_path / "trl", spec)
+    training, examples = spec.training, attempt.task.examples("train", spec.training.prompts, spec.seed, "easy")
+    settings = build_common_arguments(attempt) | {
+        "max_new_tokens": training.max_completion_length,
+        "max_length": training.max_length,
+        "temperature": 0.8,
+        "beta": 0.1,
+        "loss_type": loss,
+        "missing_eos_penalty": 0.5,
+        "reward_weights": list(attempt.weights.values()),
+    }
+    theirs = trained(
+        OnlineDPOTrainer(
+            model=attempt.policy.model,
+            processing_class=attempt.policy.tokenizer,
+            args=OnlineDPOConfig(**settings),
+            reward_funcs=[task_reward(attempt.task, examples, name) for name in attempt.task.rewards],
+            train_dataset=build_prompt_dataset(examples),
+            peft_config=policies.build_lora_config(spec.lora) if lora else None,
+        )
+    )
+    compare(made, theirs, (*PAIR_NAMES, "objective/scores", "objective/scores_margin", "objective/kl"))
 
 
 def test_kto(tmp_path, monkeypatch):

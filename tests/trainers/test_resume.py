@@ -132,11 +132,12 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
         ("sft", {"training__demonstrations": 20, "training__gradient_accumulation_steps": 2}),
         ("dpo", {"training__max_steps": 5}),
         ("cpo", {"training__max_steps": 3, "lora": LORA}),
+        ("online-dpo", {"training__max_steps": 3, "training__gradient_accumulation_steps": 2}),
         ("rloo", {"training__beta": 0.05, "training__max_steps": 3}),
         ("grpo", {"lora": LORA, "training__beta": 0.05}),
         ("grpo", {"task": {"name": "kb"}, "training__max_completion_length": 64}),
     ],
-    ids=["sft", "dpo", "cpo with lora", "rloo", "lora with reference", "several turns"],
+    ids=["sft", "dpo", "cpo with lora", "online dpo", "rloo", "lora with reference", "several turns"],
 )
 def test_every_trainer_goes_on_exactly(tmp_path, monkeypatch, trainer, changes):
     if "task" in changes:

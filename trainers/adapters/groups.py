@@ -52,15 +52,38 @@ class SeekableRepeatSampler(RepeatSampler):  # type: ignore[misc]
             torch.randperm(self.num_samples, generator=self.generator)
 
 
-class GroupAdapter(Resumable):
-    """Mixed in before TRL's GRPOTrainer or RLOOTrainer. What differs between the two is said by the properties and methods that raise here."""
+class RewardedAdapter(Resumable):
+    """Of trainers that sample answers to a task's examples: its reward functions, as TRL calls them."""
 
-    def build(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack, config: Any, **rest: Any) -> None:
-        """The constructor of both; ``rest`` are further arguments of TRL's."""
+    def take_examples(self, attempt: Attempt, examples: Sequence[Example]) -> None:
         self.examples = list(examples)
         self.task = attempt.task
         self.weights = attempt.weights
         self.scores: dict[str, list[float | None]] = {}
+
+    def reward_function(self, name: str) -> Callable[..., list[float | None]]:
+        def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
+            rows = [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, example, strict=True)]
+            scores = self.attempt.columns.score_column(name, rows, self.state.global_step + 1)
+            for metric, value in self.attempt.columns.measure(name, scores).items():
+                self.log_reward_metric(metric, value)
+            self.scores[name] = [score.value for score in scores]
+            return self.scores[name]
+
+        function.__name__ = name  # TRL names its metrics after it
+        return function
+
+    def log_reward_metric(self, name: str, value: float) -> None:
+        """What a reward function measures of itself, averaged over the micro-batches of the step."""
+        raise NotImplementedError
+
+
+class GroupAdapter(RewardedAdapter):
+    """Mixed in before TRL's GRPOTrainer or RLOOTrainer. What differs between the two is said by the properties and methods that raise here."""
+
+    def build(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack, config: Any, **rest: Any) -> None:
+        """The constructor of both; ``rest`` are further arguments of TRL's."""
+        self.take_examples(attempt, examples)
         self.batch: GenerationBatch | None = None
         self.episodes: Sequence[Completion] | None = None
         self.micro: MicroBatch | None = None  # the slice whose loss is being computed
@@ -85,6 +108,9 @@ class GroupAdapter(Resumable):
         wanted = attempt.spec.human
         self.people = People(wanted, attempt.folder, attempt.reporter, attempt.stop, attempt.spec.seed) if wanted else None
 
+    def log_reward_metric(self, name: str, value: float) -> None:
+        self._log_metric(name, value)
+
     @property
     def scores_what_it_sampled(self) -> bool:
         """Whether TRL computes the log-probabilities of a batch right after sampling it."""
@@ -102,20 +128,6 @@ class GroupAdapter(Resumable):
     def last_planes(self, micro: MicroBatch) -> dict[str, Tensor]:
         """(B, T) each: the importance ratio that TRL's loss formed and where its clip took the gradient away."""
         raise NotImplementedError
-
-    def reward_function(self, name: str) -> Callable[..., list[float | None]]:
-        def function(
-            completions: list[list[dict[str, str]]], example: list[int], log_metric: Callable[[str, float], None], **rest: Any
-        ) -> list[float | None]:
-            rows = [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, example, strict=True)]
-            scores = self.attempt.columns.score_column(name, rows, self.scoring.step)
-            for metric, value in self.attempt.columns.measure(name, scores).items():
-                log_metric(metric, value)
-            self.scores[name] = [score.value for score in scores]
-            return self.scores[name]
-
-        function.__name__ = name  # TRL names its metrics after it
-        return function
 
     def people_function(self) -> Callable[..., list[float | None]]:
         """The last reward function: it waits, so the task's own come before it."""

@@ -31,6 +31,7 @@ from trl.chat_template_utils import supports_tool_calling
 from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
+from trainers.adapters.online_dpo import OnlineDPOAdapter
 from trainers.adapters.reference_free import CPOAdapter, ORPOAdapter
 from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
 from trainers.adapters.reward import RewardAdapter
@@ -47,7 +48,7 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.checks.preflight import find_turn_problem
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
-from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
@@ -235,7 +236,11 @@ def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Repo
 
 def needs_start(spec: RunSpec) -> bool:
     """Whether training compares with the policy that the run began with: as a reference, or as what its adapters are added to."""
-    return isinstance(spec.training, DPO | KTO) or spec.lora is not None or (isinstance(spec.training, GroupRollouts) and spec.training.beta > 0)
+    return (
+        isinstance(spec.training, DPO | KTO | OnlineDPO)
+        or spec.lora is not None
+        or (isinstance(spec.training, GroupRollouts) and spec.training.beta > 0)
+    )
 
 
 def report_attempt_start(attempt: Attempt, from_step: int) -> None:
@@ -291,6 +296,7 @@ ADAPTERS: dict[str, Any] = {
     "kto": KTOAdapter,
     "orpo": ORPOAdapter,
     "cpo": CPOAdapter,
+    "online-dpo": OnlineDPOAdapter,
     "reward": RewardAdapter,
 }
 

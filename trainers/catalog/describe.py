@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from inspect import getdoc
 from typing import Any
 
-from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, Common, Reward, Strict
+from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, Common, OnlineDPO, Reward, Strict
 from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.methods import registry
@@ -31,6 +31,7 @@ TRAINERS: dict[str, tuple[str, type[Common]]] = {
     "kto": ("KTO", KTO),
     "orpo": ("ORPO", ORPO),
     "cpo": ("CPO and SimPO", CPO),
+    "online-dpo": ("Online DPO", OnlineDPO),
     "reward": ("Reward model", Reward),
 }
 POLICIES: dict[str, tuple[str, str, type[Strict]]] = {

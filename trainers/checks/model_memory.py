@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainers.checks.model_facts import ModelFacts, Shape
-from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.spec import RunSpec
 
 FULL, HALF = 4, 2  # bytes of a number
@@ -72,7 +72,7 @@ def estimate_states(parameters: int, shape: Shape, spec: RunSpec) -> list[Memory
         weights = part_of("weights", parameters * FULL, "parameters × 4 bytes (fp32)")
         words = "parameters"
     training = spec.training
-    refers = isinstance(training, DPO | KTO) or (isinstance(training, GroupRollouts) and training.beta > 0)
+    refers = isinstance(training, DPO | KTO | OnlineDPO) or (isinstance(training, GroupRollouts) and training.beta > 0)
     reference = parameters * FULL if refers and spec.lora is None else 0
     return [
         weights,
@@ -105,7 +105,7 @@ def find_lengths(spec: RunSpec, prompt_tokens: int) -> Lengths:
 def count_sequences(spec: RunSpec) -> int:
     """Of one forward pass; a pair is two."""
     training = spec.training
-    return training.per_device_train_batch_size * (2 if isinstance(training, Pairs) else 1)
+    return training.per_device_train_batch_size * (2 if isinstance(training, Pairs | OnlineDPO) else 1)
 
 
 def estimate_activations(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
@@ -132,7 +132,7 @@ def estimate_logits(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart
 def estimate_rollouts(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
     """Keys and values while completions are sampled."""
     training = spec.training
-    if not isinstance(training, GroupRollouts) or training.use_vllm:
+    if not isinstance(training, Rollouts) or (isinstance(training, GroupRollouts) and training.use_vllm):
         return part_of("rollouts", 0, "none here")
     numbers = 2 * shape.layers * shape.key_value_heads * shape.head_width * training.generation_batch_size()
     width = HALF if computes_in_half(spec) else FULL

@@ -2,7 +2,7 @@
 
 import math
 
-from trainers.contract.hyperparameters import KTO, SFT, GroupRollouts, Preferences, Rollouts
+from trainers.contract.hyperparameters import KTO, SFT, GroupRollouts, OnlineDPO, Preferences, Rollouts
 from trainers.contract.spec import RunSpec
 
 Figures = dict[str, int | float]
@@ -14,6 +14,8 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
     training = spec.training
     if isinstance(training, GroupRollouts):
         found = compute_group_figures(training, rows)
+    elif isinstance(training, OnlineDPO):
+        found = compute_online_figures(training, rows)
     elif isinstance(training, Preferences):
         found = compute_preference_figures(training, rows)
     else:
@@ -49,6 +51,19 @@ def compute_group_figures(training: GroupRollouts, rows: int | None) -> Figures:
         "tokens_per_step_at_most": completions * training.max_completion_length,
         "total_rollouts": batches * size,
         "epochs": round(batches * (size // group) / max(count, 1), 2),
+    }
+
+
+def compute_online_figures(training: OnlineDPO, rows: int | None) -> Figures:
+    pairs = training.per_device_train_batch_size * training.gradient_accumulation_steps
+    count = training.prompts if rows is None else rows
+    return {
+        "prompts": count,
+        "pairs_per_step": pairs,
+        "completions_per_step": 2 * pairs,
+        "tokens_per_step_at_most": 2 * pairs * training.max_completion_length,
+        "total_rollouts": 2 * pairs * training.max_steps,
+        "epochs": round(training.max_steps * pairs / max(count, 1), 2),
     }
 
 

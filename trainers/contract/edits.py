@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from trainers.contract.hyperparameters import CPO, DPO, KTO, ORPO, GroupRollouts, Strict
+from trainers.contract.hyperparameters import CPO, DPO, KTO, ORPO, GroupRollouts, OnlineDPO, Strict
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, parse_spec
 
@@ -69,14 +69,14 @@ def list_editable_settings(spec: RunSpec, offer: TaskOffer, hooks: Mapping[str, 
     training = spec.training
     launched: Values = {LEARNING_RATE: training.learning_rate}
     refused: dict[str, str] = {}
-    if isinstance(training, DPO | KTO | ORPO | CPO) or (isinstance(training, GroupRollouts) and training.beta > 0):
+    if isinstance(training, DPO | KTO | ORPO | CPO | OnlineDPO) or (isinstance(training, GroupRollouts) and training.beta > 0):
         launched[BETA] = training.beta
     elif isinstance(training, GroupRollouts):
         refused["KL coefficient (beta)"] = "The run was launched with 0, so no reference policy is loaded."
     else:
         refused["KL coefficient (beta)"] = "This trainer has no reference policy."
     if not isinstance(training, GroupRollouts):
-        why = "Only GRPO and RLOO sample and score groups of completions while they train."
+        why = "Only GRPO and RLOO can change it while they train."
         return EditableSettings(launched, refused | dict.fromkeys(("Temperature", "Reward weights", "Prompt mix"), why))
     launched[TEMPERATURE] = training.temperature
     launched |= {f"{REWARD}{name}": spec.task.rewards.get(name, weight) for name, weight in offer.rewards.items()}

@@ -199,6 +199,13 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "online-dpo",
+        "Online DPO on word problems",
+        "Two answers to each prompt in every step; the better one is preferred. DPO whose pairs are always the policy's newest.",
+        2,
+        (RecipeStage("Online DPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "online-dpo"}}),),
+    ),
+    Recipe(
         "reward",
         "Reward model",
         "Learns from pairs which of two answers is better. The result scores answers; it generates no text.",

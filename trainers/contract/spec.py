@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainers.contract import refusals
 from trainers.contract.arrays import MOST_ALTERNATIVES
-from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, GroupRollouts, Reward, Rollouts, Strict, param
+from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, GroupRollouts, OnlineDPO, Reward, Rollouts, Strict, param
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
@@ -88,7 +88,8 @@ class TaskChoice(Strict):
 class DatasetChoice(Strict):
     """Rows of the run's own instead of the task's.
 
-    Prompt-completion for SFT, preference pairs for DPO, ORPO, CPO and reward models, labelled completions for KTO, prompts for GRPO and RLOO.
+    Prompt-completion for SFT, preference pairs for DPO, ORPO, CPO and reward models, labelled completions for KTO, prompts for GRPO, RLOO and
+    online DPO.
     """
 
     path: str = param(..., "A .jsonl or .parquet file in TRL's format for the trainer.", title="File", min_length=1)
@@ -169,7 +170,7 @@ class RunSpec(Strict):
     dataset: DatasetChoice | None = None
     rewards: list[RewardColumn] = param([], "Reward functions besides the task's.", title="More rewards", max_length=MOST_REWARDS)
     human: HumanReward | None = None
-    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | Reward, Field(discriminator="trainer")]
+    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | OnlineDPO | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()

@@ -22,6 +22,7 @@ DEFAULT_BASES = {
     "kto": "kto",
     "orpo": "orpo",
     "cpo": "cpo",
+    "online-dpo": "online-dpo",
     "sft": "sft",
     "reward": "reward-model",
 }  # of each trainer

@@ -25,7 +25,17 @@ from trainers.outside.sending import BackgroundSender, Sender, ensure_run_openin
 
 log = logging.getLogger(__name__)
 
-KINDS = {"GRPO": "grpo", "RLOO": "rloo", "DPO": "dpo", "KTO": "kto", "ORPO": "orpo", "CPO": "cpo", "SFT": "sft", "Reward": "reward"}
+KINDS = {
+    "GRPO": "grpo",
+    "RLOO": "rloo",
+    "DPO": "dpo",
+    "KTO": "kto",
+    "ORPO": "orpo",
+    "CPO": "cpo",
+    "OnlineDPO": "online-dpo",
+    "SFT": "sft",
+    "Reward": "reward",
+}
 LAST_SECONDS = 30.0  # how long the end of training waits for the lab
 PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft")
 SECRET = re.compile("token|secret|password|key", re.IGNORECASE)

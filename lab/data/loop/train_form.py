@@ -113,6 +113,15 @@ GOALS = (
         "rloo", "RLOO", "Compares each sampled answer with the mean of the others to its prompt; scored as in GRPO.", Form.PROMPT, "rloo", 5e-5, 1e-6
     ),
     TrainingGoal(
+        "online-dpo",
+        "Online DPO",
+        "Samples two answers to each prompt in every step; the rewards say which is preferred.",
+        Form.PROMPT,
+        "online-dpo",
+        5e-5,
+        5e-7,
+    ),
+    TrainingGoal(
         "sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5, reads_spans=True
     ),
 )

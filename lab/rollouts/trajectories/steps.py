@@ -20,6 +20,7 @@ PHASES = {
     "kto": ("sampled", "heldout"),
     "orpo": ("sampled", "heldout"),
     "cpo": ("sampled", "heldout"),
+    "online-dpo": ("train", "heldout"),
     "reward": ("sampled",),
     "sft": ("heldout",),
 }

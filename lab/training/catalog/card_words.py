@@ -14,7 +14,17 @@ GROUPS = {
     "analysis": "Analysis",
     "installed": "From other packages",
 }
-TRAINERS = {"grpo": "GRPO", "rloo": "RLOO", "dpo": "DPO", "kto": "KTO", "orpo": "ORPO", "cpo": "CPO, SimPO", "sft": "SFT", "reward": "Reward model"}
+TRAINERS = {
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "dpo": "DPO",
+    "kto": "KTO",
+    "orpo": "ORPO",
+    "cpo": "CPO, SimPO",
+    "online-dpo": "Online DPO",
+    "sft": "SFT",
+    "reward": "Reward model",
+}
 PROVENANCES = {
     "code": "as published (code)",
     "paper": "as published (paper)",

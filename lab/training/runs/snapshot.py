@@ -29,6 +29,7 @@ SAMPLES = {  # of trainers.contract.batches
     "dpo": "pairs",
     "orpo": "pairs",
     "cpo": "pairs",
+    "online-dpo": "pairs",
     "reward": "pairs",
     "kto": "answers",
 }

@@ -25,7 +25,7 @@ from lab.training.runs.stages import merge_spec_changes
 from trainers.contract.spec import FINAL, SpecError
 
 router = make_router("Datasets and the loop")
-Trainer = Literal["dpo", "kto", "orpo", "cpo", "reward", "sft", "grpo", "rloo"]
+Trainer = Literal["dpo", "kto", "orpo", "cpo", "reward", "sft", "grpo", "rloo", "online-dpo"]
 PLACES = {  # inputs of the form that stand elsewhere in the body
     "prompts": "match.prompts",
     "overlap": "match.overlap",
@@ -141,7 +141,7 @@ def get_training(
     "/versions/{int:version_id}/train", auth=require_permission("runs.launch"), response={201: Launched, 200: Launched}, summary="Train on a version"
 )
 def train_version(request: HttpRequest, version_id: int, given: TrainIn, key: Key) -> object:
-    """Trains DPO, KTO, ORPO, SimPO, a reward model, SFT, GRPO or RLOO on its rows, from the policy that sampled them unless `policy` gives another.
+    """Trains the chosen trainer on its rows, from the policy that sampled them unless `policy` gives another.
     A folder or hub policy is evaluated on the task of the run that sampled the rows, or else on the first task of the catalogue, unless
     `overrides.task` sets another; its first evaluation is the other side of a `match`.
     A `match` also requires the scope `label.lead` and a personal token, because a queue needs a responsible person.

@@ -24,6 +24,7 @@ RECIPES = {
     "kto": "kto",
     "orpo": "orpo",
     "cpo": "simpo",
+    "online-dpo": "online-dpo",
     "reward": "reward",
 }  # what a method of each trainer is added to
 
