@@ -249,10 +249,14 @@ def end_ids(model: Any, tokenizer: Any) -> list[int]:
 
 @contextmanager
 def own_generation_config(model: Any, config: GenerationConfig) -> Iterator[None]:
-    """``generate`` fills what a config leaves open from the model's own; for the time of this call that is the same config."""
-    before = model.generation_config
-    model.generation_config = config
+    """``generate`` fills what a config leaves open from the model's own; for the time of this call that is the same config.
+
+    Set on the network below adapters: peft hands its own on to it and would leave it there, for the exported policy to be sampled with.
+    """
+    network = model.get_base_model() if hasattr(model, "peft_config") else model
+    before = network.generation_config
+    network.generation_config = config
     try:
         yield
     finally:
-        model.generation_config = before
+        network.generation_config = before
