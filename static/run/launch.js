@@ -238,7 +238,23 @@ function takeSuggestion(button) {
   focusSetting(input.name);
 }
 
+/* Values that go together, and those of all warnings: switches and texts, each as if it had been changed by hand. */
+function takeValues(button) {
+  const values = Object.entries(JSON.parse(button.dataset.useAll));
+  for (const [name, value] of values) {
+    const input = listInputs().find((item) => item.name === name);
+    if (!input) continue;
+    if (input.type === "checkbox") input.checked = value;
+    else input.value = value;
+    openFolds(input);
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  if (values.length) focusSetting(values[0][0]);
+}
+
 document.addEventListener("click", (event) => {
+  const all = event.target.closest("[data-use-all]");
+  if (all) takeValues(all);
   const use = event.target.closest("[data-use]");
   if (use) takeSuggestion(use);
   const jump = event.target.closest("[data-jump]");

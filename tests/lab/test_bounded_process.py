@@ -68,7 +68,7 @@ def tell_environment() -> Iterator[dict[str, str]]:
     yield dict(os.environ)
 
 
-def tell_environment_of_preflight(data: bytes, policy_pending: bool, model: None) -> Iterator[dict[str, str]]:
+def tell_environment_of_preflight(data: bytes, policy_pending: bool, model: None, machine: None) -> Iterator[dict[str, str]]:
     return tell_environment()
 
 

@@ -13,7 +13,8 @@ from lab.training.runs.models import Run
 from lab.training.runs.package_lists import PackageList
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import make_run, started, store
-from trainers.contract.events import AnyEvent, Code, Environment, Hardware, Inputs, Package
+from trainers.contract.events import AnyEvent, Code, Environment, Hardware, Inputs, Memory, Package
+from trainers.contract.memory import MemoryPart
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 PACKAGES = [
@@ -61,6 +62,23 @@ def test_the_page_of_a_run_says_all_of_it(team: Team, as_owner: Client) -> None:
     for text in ("e" * 64, "SHA-256 of the weights", "NVIDIA H100 80GB HBM3", "570.1", "12.8", "16 cores", "3 packages", "requirements.txt"):
         assert text in page
     assert f'data-copy="{COMMIT}"' in page
+
+
+def memory(peak: int, measured: Any = "cuda") -> Memory:
+    parts = [MemoryPart("weights", 2 << 30, 2 << 30, "parameters × 4 bytes"), MemoryPart("total", 5 << 30, 9 << 30)]
+    return Memory(attempt=1, time=1.7e9, parts=parts, peak=peak, measured=measured, device_memory=24 << 30)
+
+
+def test_the_measured_peak_stands_beside_the_estimate(team: Team, as_owner: Client) -> None:
+    run = recorded(team, started(environment=environment()), memory(1 << 30), memory(7 << 30))
+    page = " ".join(shown(as_owner, f"/runs/{run.pk}/config/").split())
+    assert "<dt>Measured peak</dt><dd>7.0 GiB</dd>" in page
+    assert "<dt>Estimated</dt><dd>5.0 GiB to 9.0 GiB</dd>" in page
+    assert "Weights: parameters × 4 bytes" in page
+    assert "allocated on the GPU at most" in page
+    assert json.loads(shown(as_owner, f"/runs/{run.pk}/attempts/1/environment.json"))["memory"]["peak"] == 7 << 30
+    process = recorded(team, started(environment=environment()), memory(1 << 30, "process"))
+    assert "resident memory of the whole process" in shown(as_owner, f"/runs/{process.pk}/config/")
 
 
 def test_changes_are_said(team: Team, as_owner: Client) -> None:

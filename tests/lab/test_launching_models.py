@@ -1,5 +1,8 @@
 """Launching a model of the hub: what the check says of it, its memory against the workers', and settings that do not suit it."""
 
+import html
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,7 @@ import pytest
 from django.core.cache import caches
 from django.test import Client
 
-from lab.training.runs.memory_fit import compare_memory
+from lab.training.runs.memory_fit import compare_memory, find_machine
 from lab.training.workers.models import Worker
 from tests.lab.html_forms import filled
 from tests.trainers.hub_of_models import HubOfModels, serve_models
@@ -39,6 +42,15 @@ def test_the_panel_names_the_model_its_memory_and_values_that_suit_it(as_owner: 
     assert "the run does not fit: it is estimated to take" in page.replace("The run", "the run")
     assert 'data-use="stages.0.training.learning_rate" data-value="1e-06"' in page
     assert 'data-use="stages.0.training.max_completion_length" data-value="512"' in page
+    assert "LoRA r=16 with gradient checkpointing: 1.7 GiB to 2.2 GiB" in page
+    offers = [json.loads(html.unescape(found)) for found in re.findall(r'data-use-all="([^"]*)"', page)]
+    assert offers[0] == {
+        "stages.0.training.per_device_train_batch_size": "8",
+        "stages.0.training.gradient_accumulation_steps": "8",
+    }
+    assert offers[1]["lora"] is True
+    assert (offers[1]["lora.r"], offers[1]["stages.0.training.gradient_checkpointing"]) == ("16", True)
+    assert offers[2] == {"stages.0.training.learning_rate": "1e-06", "stages.0.training.max_completion_length": "512"} | offers[0] | offers[1]
     before = len(hub.tokens)
     check(as_owner, "grpo", "team/model")
     assert len(hub.tokens) == before, "an answer is kept while the form changes"
@@ -77,6 +89,8 @@ def test_later_stages_are_held_against_the_model_the_chain_starts_from(as_owner:
 def test_memory_is_held_against_the_largest_worker_of_the_queue(device: str, workers: list[dict[str, Any]], said: str, db: None) -> None:
     for number, fields in enumerate(workers):
         Worker.objects.create(**{"name": str(number), "host": "h", "pid": 1, "queues": ["gpu"]} | fields)
-    report: dict[str, Any] = {"warnings": [], "model": {"memory": [{"name": "total", "low": 20 * GIB, "high": 40 * GIB}]}}
-    compare_memory(report, "gpu", device)
+    machine = find_machine("gpu", device)
+    model = {"memory": [{"name": "total", "low": 20 * GIB, "high": 40 * GIB}], "available": machine.memory if machine else 0, "remedy": None}
+    report: dict[str, Any] = {"warnings": [], "model": model}
+    compare_memory(report, "gpu")
     assert [said in warning["message"] for warning in report["warnings"]] == ([True] if said else [])

@@ -1,7 +1,7 @@
-"""Models of other families as they come: small random weights and a tokenizer made on the spot, trained, exported, and read back by plain transformers.
+"""Models of other families: small random weights and a tokenizer made on the spot, trained, exported, and read back by plain transformers.
 
-What differs between families is kept: heads wider than the network divided by their number, key-value heads, tied weights, windows, chats that have no
-system role, an end of turn that is not the tokenizer's end of text, a tokenizer without padding.
+What differs between families is kept: heads wider than the network divided by their number, key-value heads, tied weights, windows, chats that have
+no system role, an end of turn that is not the tokenizer's end of text, a tokenizer without padding.
 """
 
 import json
@@ -24,7 +24,7 @@ from trainers.adapters.grpo import GRPOAdapter
 from trainers.attempt import train
 from trainers.checks.model_lookup import look_up_model
 from trainers.checks.model_memory import count_adapter_parameters
-from trainers.contract.events import AttemptStarted, Metrics, Rollout
+from trainers.contract.events import Metrics, Rollout
 from trainers.contract.spec import FolderPolicy, Lora
 from trainers.policies import loading as policies
 from trainers.tasks import registry

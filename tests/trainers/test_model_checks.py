@@ -100,22 +100,31 @@ def parts_of(spec: RunSpec, prompt_tokens: int = 60) -> dict[str, tuple[int, int
     return {part.name: (part.low, part.high) for part in estimate_training_memory(FACTS, spec, prompt_tokens)}
 
 
+BATCH = ("weights in bf16", "activations", "logits")
+
+
 def test_memory_of_grpo_by_hand() -> None:
     """8 sequences of 60 + 100 tokens; half of the completion at least. Width 1024, inner 3072, 28 layers, vocabulary 151,936, 8 x 128 keys."""
     training = {"per_device_train_batch_size": 8, "max_completion_length": 100, "beta": 0.1}
     parts = parts_of(make_spec(training=training))
+    matrices = 28 * 1024 * (2 * 2048 + 2 * 1024 + 3 * 3072)
     assert parts["weights"] == parts["gradients"] == parts["reference policy"] == (4 * QWEN_PARAMETERS,) * 2
     assert parts["optimizer"] == (8 * QWEN_PARAMETERS,) * 2
-    assert parts["logits"] == (8 * 50 * 151_936 * 4, 8 * 100 * 151_936 * 12)
-    assert parts["activations"] == (8 * 110 * 28 * 34 * 1024, 8 * 160 * 28 * (17 * 1024 + 8 * 3072))
-    assert parts["rollouts"] == (2 * 28 * 1024 * 8 * 110 * 2, 2 * 28 * 1024 * 8 * 160 * 4)
-    assert parts["total"][0] == 20 * QWEN_PARAMETERS + parts["logits"][0] + parts["activations"][0]
-    assert parts["total"][1] == round(1.1 * (20 * QWEN_PARAMETERS + parts["logits"][1] + parts["activations"][1]))
+    assert parts["weights in bf16"] == (2 * matrices,) * 2
+    assert parts["logits"] == (400 * 32_768 * 2 + 400 * 1032 * 4, 800 * 32_768 * 2 + 800 * 1032 * 4 + 151_936 * 1024 * 4)
+    layer = 26 * 1024 + 8 * 3072
+    assert parts["activations"] == (8 * 110 * 28 * (layer + 8 * 2048 + 2 * 1024), 8 * 160 * 28 * (layer + 14 * 2048 + 6 * 1024 + 2 * 160))
+    assert parts["KV cache"] == (2 * 28 * 1024 * 8 * 110 * 2, 2 * 28 * 1024 * 8 * 160 * 4)
+    assert parts["total"][0] == 20 * QWEN_PARAMETERS + sum(parts[name][0] for name in BATCH)
+    assert parts["total"][1] == round(1.1 * (20 * QWEN_PARAMETERS + sum(parts[name][1] for name in BATCH)))
 
 
 def test_adapters_and_checkpointing_take_less_and_a_pair_is_two_sequences() -> None:
     whole, pairs = parts_of(make_spec("kto")), parts_of(make_spec("dpo"))
-    assert pairs["logits"][1] == 2 * whole["logits"][1]
+    head = 4 * 151_936 * 1024
+    tile = 4096 * 32_768 * 2
+    assert pairs["logits"][1] - head - tile == 2 * (whole["logits"][1] - head - tile), "head and tile stay as they are"
+    assert pairs["activations"][1] == 2 * whole["activations"][1]
     adapters = parts_of(make_spec("dpo", lora={"r": 16}, training={"gradient_checkpointing": True}))
     trained = 28 * 16 * (2 * (1024 + 2048) + 2 * (1024 + 1024) + 3 * (1024 + 3072))
     assert adapters["weights"][0] == 2 * QWEN_PARAMETERS + 4 * trained

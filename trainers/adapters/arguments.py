@@ -21,6 +21,7 @@ def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
         "weight_decay": training.weight_decay,
         "adam_beta2": training.adam_beta2,
         "gradient_checkpointing": training.gradient_checkpointing,
+        "use_liger_kernel": attempt.spec.use_liger_kernel,
         "bf16": policy.bf16,
         "fp16": False,
         "use_cpu": on_cpu,

@@ -18,7 +18,7 @@ from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
 from trainers.contract.hyperparameters import Reward
 from trainers.methods.stack import Stack
-from trainers.policies.loading import build_lora_config, weights_dtype
+from trainers.policies.loading import build_loading_options, build_lora_config, weights_dtype
 
 
 class RewardAdapter(Resumable, RewardTrainer):  # type: ignore[misc]
@@ -43,7 +43,12 @@ def reward_model(attempt: Attempt) -> Any:
     policy = attempt.policy
     set_seed(attempt.spec.seed)
     model = AutoModelForSequenceClassification.from_pretrained(
-        policy.folder, num_labels=1, dtype=weights_dtype(policy.bf16, attempt.spec.lora), use_safetensors=True, trust_remote_code=False
+        policy.folder,
+        num_labels=1,
+        dtype=weights_dtype(policy.bf16, attempt.spec.lora),
+        use_safetensors=True,
+        trust_remote_code=False,
+        **build_loading_options(attempt.spec, policy.device),
     )
     model.config.pad_token_id = policy.tokenizer.pad_token_id
     return model.to(policy.device)

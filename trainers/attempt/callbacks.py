@@ -26,6 +26,7 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.tokens = 0
         self.line_time = 0.0
         self.save_due = False
+        self.memory_told = False
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
         self.tokens = self.trainer.tokens_seen()
@@ -48,6 +49,9 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.step_seconds = time.perf_counter() - self.step_began
         trainer, step, total = self.trainer, state.global_step, state.max_steps
         last = step >= total
+        if not self.memory_told and (report := trainer.attempt.report_memory) is not None:  # most of what a run takes is there after one step
+            self.memory_told = True
+            report()
         stop = trainer.attempt.stop.requested() and not last
         control.should_evaluate = trainer.heldout is not None and trainer.heldout.due(step, total)
         self.save_due |= step % trainer.attempt.spec.limits.save_every == 0

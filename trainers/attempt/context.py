@@ -1,5 +1,6 @@
 """What every part of one attempt at a run shares."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ class Attempt:
     policy: Policy
     reporter: Reporter
     stop: StopRequest
+    report_memory: Callable[[], None] | None = None  # while it trains
 
     @property
     def checkpoints(self) -> Path:

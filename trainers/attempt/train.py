@@ -44,11 +44,14 @@ from trainers.attempt.edits import Edits
 from trainers.attempt.environment import describe_environment
 from trainers.attempt.evaluate import HeldOut, measured_before_training
 from trainers.attempt.inputs import describe_inputs
+from trainers.attempt.memory import reported_memory
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
+from trainers.checks.machine_needs import find_machine_problems
 from trainers.checks.preflight import find_turn_problem
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
 from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.machine import HERE, Machine, list_optional_packages
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
@@ -115,6 +118,7 @@ def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
 def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopRequest) -> tuple[int, int]:
     """The attempt itself. Returns the exit code and how many steps are done. Raises Stopped, SpecError or what went wrong."""
     task = find_task(spec)
+    refuse_missing(spec)
     clear_partial(folder / CHECKPOINTS)
     resume = next(iter(list_whole_checkpoints(folder / CHECKPOINTS)[::-1]), None)
     policy_folder = resolve_policy_folder(spec, folder, task, reporter, stop, resume)
@@ -147,7 +151,8 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
         heldout.measure(trainer.model, 0)
         stop.check()
-    train_remaining_steps(trainer, resume)
+    with reported_memory(attempt, rows):
+        train_remaining_steps(trainer, resume)
 
     done = int(trainer.state.global_step)
     if done < spec.training.max_steps:
@@ -216,6 +221,13 @@ def find_task(spec: RunSpec) -> Any:
     if problem := find_turn_problem(spec, composed):
         raise SpecError([problem])
     return composed
+
+
+def refuse_missing(spec: RunSpec) -> None:
+    """Raises SpecError where the spec needs a package or a GPU that is not here."""
+    machine = Machine(HERE, torch.cuda.is_available(), packages=list_optional_packages())
+    if problems := list(find_machine_problems(spec, machine)):
+        raise SpecError(problems)
 
 
 def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Reporter, stop: StopRequest, resume: Path | None) -> Path:
@@ -311,7 +323,7 @@ def save_final(attempt: Attempt, trainer: Resumable, step: int) -> None:
     attempt.reporter.phase("saving")
     partial, final = attempt.folder / f".{FINAL}.partial", attempt.folder / FINAL
     shutil.rmtree(partial, ignore_errors=True)
-    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial)
+    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial, attempt.policy.folder)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     attempt.reporter.event(Saved, step=step, path=FINAL, bytes=policies.compute_folder_size(final))

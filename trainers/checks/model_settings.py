@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainers.checks.model_facts import ModelFacts
-from trainers.contract.hyperparameters import Preferences, Rollouts
+from trainers.contract.hyperparameters import GroupRollouts, Preferences, Rollouts
 from trainers.contract.problems import Problem
 from trainers.contract.spec import RunSpec
-from trainers.contract.suggestions import Suggestion
+from trainers.contract.suggestions import Remedy, Suggestion
 
 LEARNING_RATES = {"sft": 2e-5, "grpo": 1e-6, "rloo": 1e-6, "dpo": 1e-6, "kto": 1e-6, "orpo": 1e-6, "cpo": 1e-6, "online-dpo": 5e-7, "reward": 1e-4}
 ADAPTERS_TIMES = 10
 TOO_HIGH = 10  # times the recommended rate: nobody's choice of a rate is questioned below
 COMPLETION, SEQUENCE = 512, 1024
 SMALL = 20_000_000  # parameters; below, the built-in policy's settings may well suit
+BATCHES = ((1_000_000_000, 8), (3_500_000_000, 4))  # parameters → sequences per forward pass that suit smaller models; larger ones get LARGE_BATCH
+LARGE_BATCH = 2
 
 
 def find_unsuitable_settings(spec: RunSpec, facts: ModelFacts | None, prompt_tokens: int) -> list[Problem]:
@@ -26,19 +28,46 @@ def find_unsuitable_settings(spec: RunSpec, facts: ModelFacts | None, prompt_tok
     if facts is not None and facts.parameters is not None and facts.parameters < SMALL:
         return []
     context = facts.context if facts else None
-    return [*check_learning_rate(spec), *check_completion_length(spec, context, prompt_tokens)]
+    batch = check_batch(spec, facts.parameters) if facts is not None and facts.parameters is not None else ()
+    return [*check_learning_rate(spec), *check_completion_length(spec, context, prompt_tokens), *batch]
+
+
+def find_suited_rate(trainer: str, adapters: bool) -> float:
+    return float(f"{LEARNING_RATES[trainer] * (ADAPTERS_TIMES if adapters else 1):g}")
 
 
 def check_learning_rate(spec: RunSpec) -> Iterator[Problem]:
     rate, trainer = spec.training.learning_rate, spec.training.trainer
-    suited = LEARNING_RATES[trainer] * (ADAPTERS_TIMES if spec.lora else 1)
+    suited = find_suited_rate(trainer, adapters=spec.lora is not None)
     default = type(spec.training).model_fields["learning_rate"].default
     if rate <= suited or (rate != default and rate <= TOO_HIGH * suited):
         return
     how = "with LoRA adapters" if spec.lora else "with all weights trained"
     reason = "is the default for the built-in policy, and high for" if rate == default else "is high for"
     message = f"{rate:g} {reason} a model of this size {how}: training may diverge"
-    yield Suggestion("training.learning_rate", rate, message, f"use about {suited:g}", suggestion=float(f"{suited:g}"))
+    yield Suggestion("training.learning_rate", rate, message, f"use about {suited:g}", suggestion=suited)
+
+
+def find_suited_batch(parameters: int) -> int:
+    """Sequences per forward pass. Larger ones are hardly quicker: a GPU is busy with so many tokens of a model of that size."""
+    return next((batch for most, batch in BATCHES if parameters < most), LARGE_BATCH)
+
+
+def check_batch(spec: RunSpec, parameters: int) -> Iterator[Problem]:
+    """Smaller forward passes with as many of them in a step, so that a step trains on what it did."""
+    training, field = spec.training, "training.per_device_train_batch_size"
+    now, suited = training.per_device_train_batch_size, find_suited_batch(parameters)
+    if now != type(training).model_fields["per_device_train_batch_size"].default or now <= suited or now % suited:
+        return
+    accumulated = training.gradient_accumulation_steps * now // suited
+    changes: dict[str, int | bool] = {field: suited, "training.gradient_accumulation_steps": accumulated}
+    if isinstance(training, GroupRollouts) and training.steps_per_generation is not None:
+        changes["training.steps_per_generation"] = training.steps_per_generation * now // suited
+    if parameters >= BATCHES[0][0] and not training.gradient_checkpointing:
+        changes["training.gradient_checkpointing"] = True
+    fix = f"use {suited} with gradient accumulation {accumulated}, which trains on the same sequences a step"
+    label = f"Use {suited} × {accumulated}" + (" with gradient checkpointing" if len(changes) > 2 else "")
+    yield Remedy(field, now, f"{now} sequences at once suit the built-in policy", fix, label=label, changes=changes)
 
 
 def check_completion_length(spec: RunSpec, context: int | None, prompt_tokens: int) -> Iterator[Problem]:

@@ -12,12 +12,16 @@ from typing import Any
 
 from trainers.catalog.entries import entries_for
 from trainers.checks.dryrun import DryRun, about_tokens, dry_run, gold_of
+from trainers.checks.machine_needs import find_machine_problems
+from trainers.checks.memory_remedy import MemoryRemedy, find_memory_remedy
 from trainers.checks.model_facts import ModelAnswer, ModelFacts
-from trainers.checks.model_memory import MemoryPart, estimate_training_memory
+from trainers.checks.model_memory import estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.hyperparameters import SFT, GroupRollouts, Preferences, Rollouts
+from trainers.contract.machine import Machine, describe_this_machine
+from trainers.contract.memory import MemoryPart
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.data import datasets, identity
@@ -32,15 +36,17 @@ SHOWN = 4  # sampled prompts in the report
 PROBED = 64  # examples looked at for lengths
 DATASET_BYTES = 48 << 20  # of a dataset checked here; the trainer checks all of it
 TEMPLATE_TOKENS = 9  # a chat template adds about this many to a prompt
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
 @dataclass
 class ModelReport:
-    """What is known of the model that the policy is; ``memory`` of training it as the spec says, empty where that cannot be estimated."""
+    """What is known of the model that the policy is; ``memory`` of training it as the spec says, empty where that cannot be estimated.
+    ``available``: bytes that the machine has for it, 0 where nobody knows; ``remedy``: what to change where that is too little."""
 
     facts: ModelFacts
     memory: list[MemoryPart]
+    available: int = 0
+    remedy: MemoryRemedy | None = None
 
 
 @dataclass
@@ -73,10 +79,13 @@ def build_refusal_report(error: SpecError) -> PreflightReport:
     return PreflightReport(problems=error.problems)
 
 
-def run_preflight_checks(spec: RunSpec, policy_pending: bool = False, model: ModelAnswer | None = None) -> PreflightReport:
+def run_preflight_checks(
+    spec: RunSpec, policy_pending: bool = False, model: ModelAnswer | None = None, machine: Machine | None = None
+) -> PreflightReport:
     """Checks a spec. ``policy_pending``: the policy is of a run that has not finished yet, so it is not looked at. ``model``: what was found out
-    about the model that the policy is, or comes from; without it nothing is said about that.
+    about the model that the policy is, or comes from; without it nothing is said about that. ``machine``: the one that is to train, else this one.
     """
+    machine = machine or describe_this_machine()
     report = PreflightReport()
     context = check_policy(spec, report.problems, report.warnings, policy_pending)
     if context is None and model is not None and model.facts is not None:
@@ -88,23 +97,28 @@ def run_preflight_checks(spec: RunSpec, policy_pending: bool = False, model: Mod
     check_span_credit(spec, rows, report)
     report.batch = compute_batch_figures(spec, None if rows is None else len(rows))
     check_machine(spec, report)
+    report.problems += find_machine_problems(spec, machine)
     if task is not None:
         try:
             try_task(spec, task, rows, context, report)
         except Exception as error:  # third-party code: anything can happen in it
             report.refuse("task.name", task.name, f"the task fails: {type(error).__name__}: {error}", "correct the task")
     if model is not None:
-        check_model(spec, model, report)
+        check_model(spec, model, machine, report)
     return report
 
 
-def check_model(spec: RunSpec, model: ModelAnswer, report: PreflightReport) -> None:
+def check_model(spec: RunSpec, model: ModelAnswer, machine: Machine, report: PreflightReport) -> None:
     """What the look-up said, what the model takes, and settings that do not suit it. Prompts are those of the report."""
     report.problems, report.warnings = report.problems + model.problems, report.warnings + model.warnings
     prompt_tokens = max((about_tokens(" ".join(one["content"] for one in sample.prompt)) + TEMPLATE_TOKENS for sample in report.samples), default=0)
     facts = model.facts
+    if machine.memory and not machine.gpu:
+        spec = spec.model_copy(update={"device": "cpu"})  # auto is bf16 on a GPU only
     if facts is not None:
-        report.model = ModelReport(facts, estimate_training_memory(facts, spec, prompt_tokens))
+        memory = estimate_training_memory(facts, spec, prompt_tokens, machine.memory)
+        remedy = find_memory_remedy(facts, spec, prompt_tokens, machine.memory, machine.gpu and "bitsandbytes" in machine.packages)
+        report.model = ModelReport(facts, memory, machine.memory, remedy)
         if facts.chat_template is False and facts.found == "hub":
             message = "the model has no chat template, so prompts cannot be written as messages"
             report.refuse("policy.name", getattr(spec.policy, "name", ""), message, "use an instruction-tuned model")
@@ -210,7 +224,7 @@ def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) ->
 
 
 def check_machine(spec: RunSpec, report: PreflightReport) -> None:
-    gpu = any(Path(device).exists() for device in GPU_DEVICES)
+    gpu = describe_this_machine().gpu
     if spec.device == "cuda" and not gpu:
         report.warn("device", "cuda", "no NVIDIA device is visible on this machine", "run it on a GPU worker, or choose device auto")
     if spec.precision == "bf16" and (spec.device == "cpu" or not gpu):

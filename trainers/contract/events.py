@@ -8,6 +8,8 @@ from typing import Literal
 
 import msgspec
 
+from trainers.contract.memory import MemoryPart
+
 COLD_START = "cold start"  # the phase in which the built-in policy is made, once on a machine
 
 
@@ -87,6 +89,19 @@ class Inputs(Event, tag="inputs", frozen=True):
     heldout_sha256: str = ""
     revision: str = ""
     weights: str = ""
+
+
+class Memory(Event, tag="memory", frozen=True):
+    """What training is estimated to take at most, in parts with their sum last, and the ``peak`` so far, in bytes.
+
+    ``measured`` says of what: ``cuda`` (allocated by torch on the GPU) or ``process`` (resident memory of the whole process, where there is no GPU).
+    ``device_memory``: of the GPU, 0 without one. Written before the first step, after it, and when training ends; the last one holds.
+    """
+
+    parts: list[MemoryPart]
+    peak: int
+    measured: Literal["cuda", "process"]
+    device_memory: int = 0
 
 
 class Phase(Event, tag="phase", frozen=True):
@@ -221,4 +236,4 @@ class AttemptFinished(Event, tag="attempt-finished", frozen=True):
     error: str = ""
 
 
-AnyEvent = AttemptStarted | Inputs | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished
+AnyEvent = AttemptStarted | Inputs | Memory | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished

@@ -68,6 +68,12 @@ class Lora(Strict):
     r: int = param(16, "Rank of the adapters.", title="Rank", ge=1, le=1024)
     alpha: int = param(32, "Scale of the adapters: alpha / rank.", title="Alpha", ge=1)
     dropout: float = param(0.0, "Dropout on the adapters' input.", title="Dropout", ge=0, lt=1)
+    quantize: bool = param(
+        False,
+        "Keep the frozen weights in 4 bits (QLoRA, arXiv 2305.14314). Needs bitsandbytes and a CUDA GPU on the worker; what is exported has bf16"
+        " weights with the adapters merged.",
+        title="4-bit weights (QLoRA)",
+    )
     target_modules: list[str] = param(["all-linear"], "Which layers get an adapter.", title="Layers", advanced=True, min_length=1)
 
 
@@ -179,6 +185,18 @@ class RunSpec(Strict):
     precision: Literal["auto", "fp32", "bf16"] = param(
         "auto", "auto: bf16 on GPUs that support it, otherwise fp32.", title="Precision", advanced=True
     )
+    attn_implementation: Literal["auto", "eager", "sdpa", "flash_attention_2"] = param(
+        "auto",
+        "How attention is computed; auto: transformers chooses, usually sdpa. flash_attention_2 needs flash-attn and bf16 on a GPU.",
+        title="Attention",
+        advanced=True,
+    )
+    use_liger_kernel: bool = param(
+        False,
+        "Layers computed by Liger's Triton kernels, which take less memory and time. Needs liger-kernel and a GPU.",
+        title="Liger kernels",
+        advanced=True,
+    )
     output: str = param(..., "The run folder, which contains all output of the run.", min_length=1)
 
     @model_validator(mode="after")
@@ -195,6 +213,9 @@ class RunSpec(Strict):
         names = [column.name for column in self.rewards]
         if repeated := next((name for name in names if names.count(name) > 1), None):
             problems.append(Problem("rewards", repeated, "two reward functions have this name", "rename one of them"))
+        if self.lora is not None and self.lora.quantize and isinstance(self.training, Reward):
+            message = "a reward model is exported with its own head, which adapters on 4-bit weights are not merged into"
+            problems.append(Problem("lora.quantize", True, message, "turn 4-bit weights off"))
         if self.human is not None:
             problems += self._unasked()
         if problems:

@@ -31,7 +31,7 @@ class Policy:
 
     @property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        return int(self.model.num_parameters())  # of 4-bit weights too, which are packed
 
     def special_tokens(self) -> dict[int, str]:
         tokenizer = self.tokenizer
@@ -105,8 +105,20 @@ def load_policy(folder: Path, spec: RunSpec) -> Policy:
     device, bf16 = choose_device(spec)
     check_policy_folder(folder)
     tokenizer = load_tokenizer(folder)
-    model = load_model(folder, weights_dtype(bf16, spec.lora))
-    return Policy(model.to(device), tokenizer, folder, device, bf16)
+    quantize = spec.lora is not None and spec.lora.quantize
+    model = load_model(folder, weights_dtype(bf16, spec.lora), **build_loading_options(spec, device))
+    return Policy(model if quantize else model.to(device), tokenizer, folder, device, bf16)
+
+
+def build_loading_options(spec: RunSpec, device: torch.device) -> dict[str, Any]:
+    """What a spec says of how weights are loaded, as arguments of ``from_pretrained``. Weights in 4 bits are put on the device right away."""
+    options: dict[str, Any] = {} if spec.attn_implementation == "auto" else {"attn_implementation": spec.attn_implementation}
+    if spec.lora is not None and spec.lora.quantize:
+        from transformers import BitsAndBytesConfig
+
+        four_bits = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_compute_dtype": torch.bfloat16}
+        options |= {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **four_bits), "device_map": {"": device}}
+    return options
 
 
 def weights_dtype(bf16: bool, lora: Lora | None) -> torch.dtype:
@@ -114,12 +126,15 @@ def weights_dtype(bf16: bool, lora: Lora | None) -> torch.dtype:
     return torch.bfloat16 if bf16 and lora is not None else torch.float32
 
 
-def load_model(folder: Path, dtype: torch.dtype) -> Any:
-    """Weights of a folder; adapters of a LoRA checkpoint merged into the policy they were trained on. Raises SpecError."""
+def load_model(folder: Path, dtype: torch.dtype, **options: Any) -> Any:
+    """Weights of a folder; adapters of a LoRA checkpoint merged into the policy they were trained on. ``options`` of ``from_pretrained`` hold for
+    whole weights. Raises SpecError."""
     if (folder / "adapter_config.json").is_file():
         return load_merged(folder, dtype)
     try:
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True)
+        return AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True, **options
+        )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         fix = "use a causal language model that transformers has built in"
         raise make_policy_error(folder, f"the weights cannot be loaded: {one_line(error)}", fix) from error
@@ -182,14 +197,32 @@ def build_lora_config(lora: Lora, task_type: str = "CAUSAL_LM", **more: Any) -> 
     return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type=task_type, **more)
 
 
-def export_policy(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Writes a policy that anything can load: adapters merged, safetensors, tokenizer with its chat template. Ends the model's training."""
+def export_policy(model: Any, tokenizer: Any, folder: Path, base: Path | None = None) -> None:
+    """Writes a policy that anything can load: adapters merged, safetensors, tokenizer with its chat template. Ends the model's training.
+
+    Adapters on 4-bit weights are merged into the weights of ``base``, the folder they came from, in bf16: merged into the 4-bit ones they would be
+    rounded to 4 bits.
+    """
     from peft import PeftModel
 
     if isinstance(model, PeftModel):
-        model = model.merge_and_unload()
+        is_quantized = getattr(model.get_base_model(), "is_quantized", False)
+        model = merge_into(base, model, folder) if is_quantized and base is not None else model.merge_and_unload()
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
+
+
+def merge_into(base: Path, model: Any, folder: Path) -> Any:
+    """The weights of ``base`` with the adapters of ``model``, which pass through a folder beside ``folder``."""
+    from peft import PeftModel
+
+    adapters = folder.with_name(f"{folder.name}.adapters")
+    shutil.rmtree(adapters, ignore_errors=True)
+    try:
+        model.save_pretrained(adapters)
+        return PeftModel.from_pretrained(load_model(base, torch.bfloat16), adapters, use_safetensors=True).merge_and_unload()
+    finally:
+        shutil.rmtree(adapters, ignore_errors=True)
 
 
 def compute_folder_size(folder: Path) -> int:

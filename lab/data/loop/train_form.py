@@ -32,7 +32,15 @@ GROUP = 8
 EPOCHS = 3
 LEAST_STEPS, LEAST_PAIRS = 20, 20
 FAR_SHARE = 0.25  # of the answers, from which on the form warns
-COMMON = ("task", "lora", "seed", "device", "precision")  # parts of a spec that go on from the policy's run
+COMMON = (
+    "task",
+    "lora",
+    "seed",
+    "device",
+    "precision",
+    "attn_implementation",
+    "use_liger_kernel",
+)  # parts of a spec that go on from the policy's run
 SHARED = ("task", "seed", "device", "precision")  # from the run that sampled the rows, where the policy is of no run
 MATCH_PROMPTS, MOST_PROMPTS, MOST_OVERLAP = 50, 2000, 9
 INPUTS = {

@@ -1,4 +1,4 @@
-"""What the spool says of an attempt itself: its start with what it runs in, the hashes of what it trains on, and its end."""
+"""What the spool says of an attempt itself: its start with what it runs in, the hashes of what it trains on, its memory, and its end."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ def record_attempts(batch: SpoolBatch) -> None:
     for known in batch.inputs:
         fields = {name: value for name, value in msgspec.to_builtins(known).items() if name not in ("event", "attempt", "time")}
         Attempt.objects.filter(run=run, number=known.attempt).update(inputs=fields)
+    for taken in batch.memory:
+        values = {name: value for name, value in msgspec.to_builtins(taken).items() if name not in ("event", "attempt", "time")}
+        Attempt.objects.filter(run=run, number=taken.attempt).update(memory=redact_texts(values))
     for event in batch.finished:
         Attempt.objects.filter(run=run, number=event.attempt).update(outcome=event.outcome, error=event.error)
 

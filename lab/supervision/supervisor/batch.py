@@ -22,6 +22,7 @@ from trainers.contract.events import (
     Edited,
     Event,
     Inputs,
+    Memory,
     Metrics,
     Phase,
     Rollout,
@@ -34,6 +35,7 @@ from trainers.contract.spool import Line
 log = logging.getLogger(__name__)
 
 SMALLINT, INTEGER, BIGINT = 2**15, 2**31, 2**63
+MOST_PARTS = 30  # of an estimate of memory
 KEY_LENGTH = 64  # of a trainer's question
 END_OF_TIME = 4e9  # seconds since 1970: the year 2096
 PACE_WEIGHT = 0.1  # of the newest step in the smoothed seconds a step
@@ -58,6 +60,7 @@ class SpoolBatch:
     points: dict[int, Points] = field(default_factory=dict)  # by attempt
     started: list[tuple[AttemptStarted, int]] = field(default_factory=list)
     inputs: list[Inputs] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
     finished: list[AttemptFinished] = field(default_factory=list)
     saved: list[Checkpoint | Saved] = field(default_factory=list)
     warned: list[Warned] = field(default_factory=list)
@@ -85,6 +88,8 @@ class SpoolBatch:
                 self._add_start(event, line.end)
             case Inputs():
                 self.inputs.append(event)
+            case Memory():
+                self.memory.append(event)
             case AttemptFinished():
                 self.finished.append(event)
             case Checkpoint() | Saved():
@@ -208,6 +213,10 @@ def explain_event_refusal(event: Event) -> str:
             numbers |= {"done": (event.done, INTEGER), "total": (event.total, INTEGER)}
         case AttemptStarted():
             numbers |= {"from_step": (event.from_step, INTEGER), "total_steps": (event.total_steps, INTEGER)}
+        case Memory():
+            numbers |= {"peak": (event.peak, BIGINT), "device_memory": (event.device_memory, BIGINT)}
+            if len(event.parts) > MOST_PARTS or any(not 0 <= size < BIGINT for part in event.parts for size in (part.low, part.high)):
+                return f"an estimate of memory has at most {MOST_PARTS} parts, none below 0"
         case Checkpoint() | Saved():
             numbers |= {"step": (event.step, INTEGER), "bytes": (event.bytes, BIGINT)}
             if not event.path or event.path.startswith("/") or ".." in PurePosixPath(event.path).parts or len(event.path) > 300:

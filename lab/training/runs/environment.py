@@ -86,6 +86,7 @@ def build_environment_json(attempt: Attempt) -> dict[str, Any]:
         "versions": attempt.versions,
         "environment": attempt.environment,
         "inputs": attempt.inputs,
+        "memory": attempt.memory,
         "packages": attempt.packages.packages if attempt.packages else None,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,19 @@ from lab.training.runs.models import Run, Status
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
-from trainers.contract.suggestions import Suggestion
+from trainers.contract.suggestions import Remedy, Suggestion
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Values that one button puts into inputs (name of the input → text, true and false for a switch)."""
+
+    label: str
+    values: dict[str, str | bool]
+
+    @property
+    def as_json(self) -> str:
+        return json.dumps(self.values)
 
 
 @dataclass(frozen=True)
@@ -29,6 +42,7 @@ class Finding:
     text: str
     label: str = ""
     suggestion: str = ""  # a value for the input
+    offer: Offer | None = None
 
 
 @dataclass
@@ -42,6 +56,15 @@ class Examination:
     @property
     def knows_model(self) -> bool:
         return any(report["model"] for _, report in self.reports)
+
+    @property
+    def offer(self) -> Offer | None:
+        """Everything that is suggested, in one; None where that is one thing. Of two values for an input that of the last warning, which is about
+        memory."""
+        offered: list[dict[str, str | bool]] = [{item.place: item.suggestion} for item in self.warnings if item.suggestion]
+        offered += [item.offer.values for item in self.warnings if item.offer]
+        values = {name: value for one in offered for name, value in one.items()}
+        return Offer(f"Use all {len(values)} suggested values", values) if len(offered) > 1 else None
 
     @property
     def ok(self) -> bool:
@@ -149,4 +172,18 @@ def make_finding(form: LaunchForm, number: int, title: str, problem: Problem) ->
     place = target.html_name if target else ""
     label = target.label if target and not isinstance(target.form, TaskForm) else ""  # the name of a reward alone would say too little
     suggestion = f"{problem.suggestion:g}" if place and isinstance(problem, Suggestion) else ""
-    return Finding(title, place, problem.field, format_problem_sentence(problem), label, suggestion)
+    offer = make_offer(form, number, problem) if isinstance(problem, Remedy) else None
+    return Finding(title, place, problem.field, format_problem_sentence(problem), label, suggestion, offer)
+
+
+def make_offer(form: LaunchForm, number: int, remedy: Remedy) -> Offer | None:
+    """None where the form has no input for one of the changes."""
+    values: dict[str, str | bool] = {}
+    for path, value in remedy.changes.items():
+        target = form.find_input(number, path)
+        if target is None:
+            return None
+        if path.startswith("lora."):
+            values["lora"] = True  # the switch that the adapters' settings are behind
+        values[target.html_name] = value if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return Offer(remedy.label, values)

@@ -31,7 +31,7 @@ from lab.training.runs.spec_form import Input, SpecForm
 from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.spec import FINAL, Problem
 
-MACHINE = ("seed", "device", "precision")
+MACHINE = ("seed", "device", "precision", "attn_implementation", "use_liger_kernel")
 PARTS = {"limits": "Limits", "telemetry": "Telemetry", "lora": "Lora", "human": "HumanReward"}  # part of the spec → its model in the schema
 FROZEN = "dataset.frozen"  # hidden input "<sha256>:<file>": the digest of the file that the form began with
 POLICY_INPUTS = {"run": "run", "checkpoint": "run", "name": "hub", "revision": "revision", "folder": "folder", "path": "folder"}

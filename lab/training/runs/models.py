@@ -341,6 +341,7 @@ class Attempt(TeamOwned):
     versions = models.JSONField(default=dict)
     environment = models.JSONField(null=True)
     inputs = models.JSONField(null=True)
+    memory = models.JSONField(null=True)  # parts of the estimate, peak, of what, and the GPU's (trainers.contract.events.Memory)
     packages = models.ForeignKey(PackageList, models.SET_NULL, null=True, related_name="attempts")
     started_at = models.DateTimeField()
     outcome = models.CharField(max_length=20, blank=True)

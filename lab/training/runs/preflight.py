@@ -13,6 +13,7 @@ from lab.lib import bounded_process
 from lab.lib.child_environment import PREFLIGHT
 from lab.training.runs import memory_fit
 from lab.training.runs.model_lookup import look_up_model
+from trainers.contract.machine import Machine
 
 CHECK = "trainers.checks.preflight_report:answer_preflight"
 SECONDS = 20
@@ -35,9 +36,10 @@ def run_preflight(
     its chain starts from, whose size is that of every stage. ``queue``: whose workers have to have the memory. ``owner`` gets a share of the
     checks at one time.
     """
-    report = ask_trainers(spec, policy_pending, choose_model_answer(spec, policy_pending, origin), owner)
+    machine = memory_fit.find_machine(queue, spec["device"]) if queue else None
+    report = ask_trainers(spec, policy_pending, choose_model_answer(spec, policy_pending, origin), owner, machine)
     if queue:
-        memory_fit.compare_memory(report, queue, spec["device"])
+        memory_fit.compare_memory(report, queue)
     return report
 
 
@@ -53,9 +55,10 @@ def choose_model_answer(spec: dict[str, Any], policy_pending: bool, origin: dict
     return answer
 
 
-def ask_trainers(spec: dict[str, Any], policy_pending: bool, model: str | None, owner: str) -> dict[str, Any]:
+def ask_trainers(spec: dict[str, Any], policy_pending: bool, model: str | None, owner: str, machine: Machine | None) -> dict[str, Any]:
     try:
-        [report] = children.call(CHECK, owner, LIMITS, json.dumps(spec).encode(), policy_pending=policy_pending, model=model)
+        known = machine.as_json() if machine else None
+        [report] = children.call(CHECK, owner, LIMITS, json.dumps(spec).encode(), policy_pending=policy_pending, model=model, machine=known)
     except bounded_process.TooSlow:
         raise PreflightError(f"the check timed out after {SECONDS} s; try again, the machine may be busy") from None
     except bounded_process.TooManyChildren:

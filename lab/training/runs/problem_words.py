@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainers.contract.spec import Problem
-from trainers.contract.suggestions import Suggestion
+from trainers.contract.suggestions import Remedy, Suggestion
 
 DEFAULT = "the default is "  # how the trainers begin a fix that names it
 
@@ -13,6 +13,8 @@ DEFAULT = "the default is "  # how the trainers begin a fix that names it
 def problem_of_report(item: dict[str, Any]) -> Problem:
     """One of the problems or warnings in the report of ``preflight``."""
     given = item.get("given", True)
+    if "changes" in item:
+        return Remedy(item["field"], item["value"], item["message"], item["fix"], given, item["label"], item["changes"])
     if "suggestion" in item:
         return Suggestion(item["field"], item["value"], item["message"], item["fix"], given, item["suggestion"])
     return Problem(item["field"], item["value"], item["message"], item["fix"], given)

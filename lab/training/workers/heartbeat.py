@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
 from lab.training.workers.models import Worker
+from trainers.contract.machine import list_optional_packages
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def register_worker(name: str, queues: list[str], gpu: str, gpu_memory: int = 0)
         "gpu_memory": gpu_memory,
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         "memory": psutil.virtual_memory().total,
+        "packages": list_optional_packages(),
         "draining": False,
         "takes_runs": True,
         "started_at": now,

@@ -43,6 +43,7 @@ class Worker(models.Model):
     gpu_memory = models.BigIntegerField(default=0, db_default=0)  # bytes
     cpus = models.PositiveIntegerField(default=0)
     memory = models.BigIntegerField(default=0)  # bytes
+    packages = models.JSONField(null=True)  # modules of trainers.contract.machine.PACKAGES that it has
     draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves
     takes_runs = models.BooleanField(default=True, db_default=True)  # False: somebody drains it; it finishes its run and stays
     started_at = models.DateTimeField(db_default=Now())

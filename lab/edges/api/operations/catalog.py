@@ -66,6 +66,7 @@ class WorkerOut(Schema):
     gpu: str
     cpus: int
     memory: int = Field(description="Bytes.")
+    packages: list[str] | None = Field(description="Of bitsandbytes, flash_attn, liger_kernel and vllm those that it has; null if it did not say.")
     alive: bool
     draining: bool = Field(description="It finishes its run or returns it to the queue, then exits.")
     takes_runs: bool = Field(description="false: somebody drains it; it finishes its run and takes no more.")

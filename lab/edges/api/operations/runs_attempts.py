@@ -56,6 +56,20 @@ class InputsOut(Schema):
     weights: str = Field(description="SHA-256 of the starting policy's weights, if it is not from a hub.")
 
 
+class MemoryPartOut(Schema):
+    name: str = Field(description="`weights`, `gradients`, `optimizer`, …; the last is `total`.")
+    low: int = Field(description="Bytes.")
+    high: int = Field(description="Bytes.")
+    formula: str = ""
+
+
+class MemoryOut(Schema):
+    parts: list[MemoryPartOut] = Field(description="What training was estimated to take; empty if the model's sizes are not known.")
+    peak: int = Field(description="Bytes that it took at most so far.")
+    measured: str = Field(description="`cuda`: allocated by torch on the GPU; `process`: resident memory of the process, where there is no GPU.")
+    device_memory: int = Field(0, description="Bytes of the GPU; 0 without one.")
+
+
 class AttemptOut(Schema):
     attempt: int
     from_step: int = Field(description="Steps already done when it started.")
@@ -68,6 +82,7 @@ class AttemptOut(Schema):
     versions: dict[str, str] = Field(description="Python and the main packages.")
     environment: EnvironmentOut | None = Field(description="null if it was not recorded, as in runs of older versions.")
     inputs: InputsOut | None = Field(description="null if they were not recorded, or not yet.")
+    memory: MemoryOut | None = Field(description="null if it was not recorded, or training has not begun.")
     packages: list[PackageOut] | None = Field(description="All installed packages; null if they were not recorded.")
 
 
