@@ -16,9 +16,12 @@ from lab.training.runs.forms import LaunchForm
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import Run, Status
 from lab.training.runs.stages import from_assignments
+from lab.training.workers.models import Worker
 from tests.lab.html_forms import error_of, filled, form_values, send, texts_of
 
-RECIPES = [recipe["name"] for recipe in load_catalog().recipes]
+OFFERED = [recipe["name"] for recipe in load_catalog().recipes]
+# Of a family, whose recipes differ in numbers only, the one that needs most of its machine.
+RECIPES = [recipe["name"] for recipe in load_catalog().recipes if not recipe["family"]]
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo", "max_steps": 77}, "recipe": "grpo"}
 
 
@@ -33,14 +36,22 @@ def test_every_page_of_it_needs_a_login(client: Client, db: None) -> None:
         assert client.get(url).headers["Location"].startswith("/accounts/login/")
 
 
+@pytest.fixture
+def gpu_worker(db: None) -> None:
+    """One that has what any recipe needs."""
+    packages = ["bitsandbytes"]
+    Worker.objects.create(name="gpu1", host="h", pid=1, queues=["gpu"], gpu="NVIDIA L4", gpu_memory=24 * 10**9, packages=packages)
+
+
 @pytest.mark.feature(12)
 def test_every_recipe_is_offered(as_owner: Client) -> None:
     page = as_owner.get("/launch/").content.decode()
-    assert all(f'href="/launch/{name}/"' in page for name in RECIPES)
+    assert all(f'href="/launch/{name}/"' in page for name in OFFERED)
 
 
 @pytest.mark.feature(1)
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.usefixtures("gpu_worker")
+@pytest.mark.parametrize("recipe", [*RECIPES, "math-8b-24gb", "pairs-8b-24gb"])
 def test_every_recipe_launches_what_the_command_line_would(recipe: str, as_owner: Client, team: Team, owner: User) -> None:
     response = send(as_owner, f"/launch/{recipe}/")
     assert response.status_code == 302
@@ -52,6 +63,18 @@ def test_every_recipe_launches_what_the_command_line_would(recipe: str, as_owner
         assert without_paths(ours) == without_paths(other)
         assert ours.status == Status.QUEUED
         assert ours.created_by == owner
+
+
+@pytest.mark.usefixtures("gpu_worker")
+def test_a_chain_on_pairs_reads_one_file_of_ones_own_in_every_stage(as_owner: Client, team: Team, settings: Any) -> None:
+    assert 'name="dataset"' not in as_owner.get("/launch/demo/").content.decode()
+    folder = settings.DATASETS_ROOT / str(team.pk)
+    folder.mkdir(parents=True)
+    rows = [{"prompt": f"{i}?", "chosen": "yes", "rejected": "no"} for i in range(4)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    response = send(as_owner, "/launch/pairs-8b-24gb/", dataset="pairs.jsonl")
+    assert response.status_code == 302
+    assert [Path(run.spec["dataset"]["path"]).name for run in Run.objects.of(team).order_by("number")] == ["pairs.jsonl"] * 2
 
 
 def without_paths(run: Run) -> dict[str, Any]:

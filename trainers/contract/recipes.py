@@ -4,30 +4,12 @@ A stage after the first one has no policy: it starts from the final policy of th
 measured on two CPU cores.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from trainers.contract.model_recipes import MODEL_RECIPES
+from trainers.contract.recipe_parts import Recipe, RecipeStage
 
 UNTRAINED = {"kind": "tiny", "cold_start": False}
 COLD_STARTED = {"kind": "tiny", "cold_start": True}
 WORD_PROBLEMS = {"name": "mini_gsm", "difficulty": "easy"}
-
-
-@dataclass(frozen=True)
-class RecipeStage:
-    title: str
-    spec: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """``minutes``: about how long all stages take where ``needs`` says (``cpu``: two cores; ``gpu``: one data-centre GPU)."""
-
-    name: str
-    title: str
-    summary: str
-    minutes: int
-    stages: tuple[RecipeStage, ...]
-    needs: str = "cpu"
 
 
 RECIPES = (
@@ -269,4 +251,5 @@ RECIPES = (
         ),
         needs="gpu",
     ),
+    *MODEL_RECIPES,
 )

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from lab.lib.refusals import Refusal
-from lab.training.runs import follow_ups, hold_reasons, launch, preflight
+from lab.training.runs import follow_ups, hold_reasons, launch, preflight, references
 from lab.training.runs.form_parts import TaskForm
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run, Status
@@ -127,8 +127,8 @@ def checked_spec(form: LaunchForm, number: int, spec: dict[str, Any]) -> RunSpec
     """The spec as ``launch`` will make it. Raises SpecError."""
     output = str(Path(settings.RUNS_ROOT) / "new")
     if number:
-        spec = {**spec, "policy": {"kind": "run", "folder": "the previous stage", "checkpoint": FINAL}, "output": output}
-        return parse_spec({key: value for key, value in spec.items() if key != "dataset"})
+        own = references.resolve_references(form.team, spec)
+        return parse_spec({**own, "policy": {"kind": "run", "folder": "the previous stage", "checkpoint": FINAL}, "output": output})
     return launch.check_launch_spec(form.team, {**spec, "output": output}, parent=form.parent)
 
 

@@ -135,6 +135,11 @@ class LaunchForm(SpecForm):
         """Whether a stage has groups that people can be asked about."""
         return any(stage.trainer in GROUP_TRAINERS for stage in self.stages)
 
+    @property
+    def takes_file(self) -> bool:
+        """Whether a file of one's own can be chosen: of a chain one does for all stages that learn from preference pairs."""
+        return not self.draft.is_chain or all(stage.trainer in ("sft", "dpo", "reward") for stage in self.stages)
+
     @cached_property
     def tasks(self) -> list[TaskForm]:
         chosen = self.draft.stages[0][1].get("task") or {}
@@ -213,7 +218,7 @@ class LaunchForm(SpecForm):
     def _dataset_spec(self, before: Spec | None) -> Spec | None:
         """The chosen file; with the digest it was frozen under while it is the one the form began with."""
         name = self.values["dataset"]
-        if not name or self.draft.is_chain:
+        if not name or not self.takes_file:
             return None
         digest, _, file = self.values[FROZEN].partition(":")
         frozen = before if before and before.get("sha256") else {"file": file, "sha256": digest}

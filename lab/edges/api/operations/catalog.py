@@ -25,6 +25,9 @@ class RecipeHead(Schema):
     summary: str
     minutes: float | None = Field(description="Approximate duration on two CPU cores; null if not measured.")
     needs: str = Field(description="cpu or gpu.")
+    family: str = Field("", description="Recipes of one family differ in model and GPU only; empty if it stands alone.")
+    model: str = Field("", description="The model that it trains, within a family.")
+    gpu: int = Field(0, description="Memory of the GPU that it fits, in GB, within a family.")
 
 
 class RecipeOut(RecipeHead):

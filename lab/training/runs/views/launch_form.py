@@ -31,6 +31,7 @@ from lab.training.runs.form_parts import Stage
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run
+from lab.training.runs.recipe_families import find_family, group_recipe_families
 from lab.training.runs.recipe_times import measure_recipe_times
 from lab.training.workers.models import Worker
 from trainers.contract.spec import SpecError
@@ -48,10 +49,15 @@ def list_launch_recipes(request: LabRequest) -> HttpResponse:
         return redirect(f"{reverse('launch-recipe', args=[slugify(clone.recipe) or drafts.CUSTOM])}?clone={clone.pk}")
     catalog = load_catalog()
     times = measure_recipe_times(request.team, catalog)
-    offered = [{**recipe, "time": times.get(recipe["name"])} for recipe in catalog.recipes if after is None or len(recipe["stages"]) == 1]
+    offered = [
+        {**recipe, "time": times.get(recipe["name"])}
+        for recipe in catalog.recipes
+        if not recipe.get("family") and (after is None or len(recipe["stages"]) == 1)
+    ]
     context = {
         "room": "launch",
         "recipes": offered,
+        "families": group_recipe_families(catalog.recipes) if after is None else [],
         "after": after,
         "checkpoint": request.GET.get("checkpoint", ""),
         "saved": RecipeVersion.objects.of(request.team).newest() if after is None else [],
@@ -181,6 +187,9 @@ def render_launch_form(request: LabRequest, filled: LaunchForm, examination: Exa
         "room": "launch",
         "form": filled,
         "draft": filled.draft,
+        "family": None
+        if filled.draft.clone or filled.draft.saved or filled.draft.after
+        else find_family(filled.catalog.recipes, filled.draft.recipe),
         "following": follow_ups.load_following(filled),
         "token": token_of(request),
         **build_preflight_context(filled, examination),
