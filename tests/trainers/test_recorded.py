@@ -16,6 +16,7 @@ from trainers.contract.events import Code, Message
 from trainers.data.identity import example_digest
 from trainers.tasks.base import Example
 from trainers.tasks.mini_gsm import MiniGsm
+from trainers.tasks.registry import find_task_distribution
 
 
 def git(folder, *words):
@@ -120,9 +121,9 @@ def test_the_package_of_a_task_is_named(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     from own_task import Own  # type: ignore[import-not-found]
 
-    told = describe_environment(Code(), Own()).task
+    told = describe_environment(Code(), find_task_distribution(Own())).task
     assert (told.name, told.version) == ("own-task", "4.2")
-    assert describe_environment(Code(), MiniGsm()).task is None
+    assert find_task_distribution(MiniGsm()) is None
 
 
 def test_a_changed_example_changes_the_hash_of_the_data():

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import re
-from importlib.metadata import Distribution, distributions, entry_points
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -13,15 +13,13 @@ import torch
 
 from trainers.attempt.code_version import find_code_version
 from trainers.contract.events import Code, Environment, Hardware, Package
-from trainers.tasks.base import Task
-from trainers.tasks.registry import GROUP
 
 HEADER = re.compile(r"^(Name|Version):[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 
 
-def describe_environment(code: Code, task: Task | None = None) -> Environment:
-    found = find_task_distribution(task) if task is not None else None
-    return Environment(code, list_packages(), describe_package(found) if found is not None else None, describe_hardware())
+def describe_environment(code: Code, task: Distribution | None = None) -> Environment:
+    """``task``: the package that the run's task comes from, where it is not a built-in one."""
+    return Environment(code, list_packages(), describe_package(task) if task is not None else None, describe_hardware())
 
 
 def list_packages() -> list[Package]:
@@ -67,21 +65,12 @@ def strip_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{user}@{host}" if user and at else host, query=""))
 
 
-def find_task_distribution(task: Task) -> Distribution | None:
-    """The distribution whose entry point the task is; None for built-in tasks."""
-    for entry in entry_points(group=GROUP):
-        package = entry.value.partition(":")[0].partition(".")[0]
-        if type(task).__module__.partition(".")[0] == package and entry.dist is not None and entry.load() is type(task):
-            return entry.dist
-    return None
-
-
 def describe_hardware() -> Hardware:
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return Hardware(
         system=platform.platform(),
         cpu=find_cpu_name(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,  # macOS has no affinity
         gpus=gpus,
         driver=find_driver_version() if gpus else "",
         cuda=str(torch.version.cuda or (f"ROCm {torch.version.hip}" if torch.version.hip else "")),
@@ -97,9 +86,11 @@ def find_cpu_name() -> str:
 
 
 def find_driver_version() -> str:
-    """Of NVIDIA's driver; empty where there is none."""
-    import pynvml
-
+    """Of NVIDIA's driver; empty where there is none, or nothing installed that could ask it."""
+    try:
+        import pynvml
+    except ImportError:
+        return ""
     try:
         pynvml.nvmlInit()
         return str(pynvml.nvmlSystemGetDriverVersion())

@@ -269,7 +269,7 @@ def report_attempt_start(attempt: Attempt, from_step: int) -> None:
         versions={"python": platform.python_version(), **{package: version(package) for package in REPORTED_PACKAGES}},
         special_tokens=policy.special_tokens(),
         parameters=policy.parameters,
-        environment=describe_environment(find_code_version(), attempt.task),
+        environment=describe_environment(find_code_version(), registry.find_task_distribution(attempt.task)),
     )
 
 

@@ -1,10 +1,11 @@
-"""Scoring completions with a task's reward functions, and their weighted sum."""
+"""Scoring completions with a task's reward functions."""
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trainers.contract.spec import HUMAN, RunSpec
+from trainers.maths.weighted_sums import weighted_sum as weighted_sum
 from trainers.rewards.scores import RewardFailed as RewardFailed
 from trainers.rewards.scores import Row, Score
 from trainers.tasks.base import Example, Task
@@ -60,9 +61,3 @@ def score_rows(task: Task, rows: Sequence[Row]) -> list[dict[str, float | None]]
 
 def score_all(task: Task, text: str, example: Example) -> dict[str, float | None]:
     return score_rows(task, [(text, example)])[0]
-
-
-def weighted_sum(rewards: Mapping[str, float | None], weights: Mapping[str, float]) -> float | None:
-    """Sum of weight x score over the functions with an opinion; None when none has one."""
-    known = [(name, value) for name, value in rewards.items() if value is not None]
-    return sum(weights[name] * value for name, value in known) if known else None

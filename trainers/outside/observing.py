@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
 from trainers.contract import arrays
 from trainers.contract.events import AnyEvent, Message
-from trainers.judges import rewards
+from trainers.maths.weighted_sums import weighted_sum
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Observer:
                 reference=str(inputs[row].get("answer") or inputs[row].get("solution") or "") if row < len(inputs) else "",
                 text=content_to_text(texts[row]),
                 rewards=score,
-                reward=rewards.weighted_sum(score, weights),
+                reward=weighted_sum(score, weights),
                 advantage=advantages[row],
                 finish_reason="stop" if own and own[-1] in self.ends() else "length",
                 ids=own,

@@ -6,7 +6,7 @@ A plugin that cannot be loaded never takes the lab down: it is left out, logged,
 import logging
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 
 from trainers.tasks.base import Task
 from trainers.tasks.calendar_days import CalendarDays
@@ -70,3 +70,12 @@ def get_task(name: str) -> Task:
         return found.tasks[name]
     reason = f" (its plugin cannot be loaded: {found.broken[name]})" if name in found.broken else ""
     raise UnknownTask(f"there is no task {name!r}{reason}: use one of {', '.join(found.tasks)}")
+
+
+def find_task_distribution(task: Task) -> Distribution | None:
+    """The distribution whose entry point the task is; None for built-in tasks."""
+    for entry in entry_points(group=GROUP):
+        package = entry.value.partition(":")[0].partition(".")[0]
+        if type(task).__module__.partition(".")[0] == package and entry.dist is not None and entry.load() is type(task):
+            return entry.dist
+    return None
