@@ -14,7 +14,7 @@ from lab.teams.audit.models import Entry
 from tests.conftest import make_member
 from tests.lab.api.conftest import ApiClient, client_of
 from tests.lab.cast import Cast, make_cast
-from tests.lab.supervisor.spools import alternatives, rollout, store
+from tests.lab.supervisor.spools import alternatives, measured, rollout, store
 
 
 @pytest.fixture
@@ -28,7 +28,20 @@ def test_metrics_are_named_and_read(api: ApiClient, cast: Cast) -> None:
     [series] = api.ask(f"runs/{run}/series", name="reward").json()["series"]
     assert series == {"name": "reward", "steps": [1], "values": [0.5]}
     assert api.ask(f"runs/{run}/series", name=["metric mark", "reward", "none"], points=0).json()["series"][0]["name"] == "metric mark"
-    assert api.ask(f"runs/{run}/series").status_code == 422
+    assert api.ask(f"runs/{run}/series").json()["errors"][0]["field"] == "name"
+
+
+def test_a_run_is_followed_by_the_cursor_of_the_last_answer(api: ApiClient, cast: Cast) -> None:
+    path = f"runs/{cast.run.pk}/series"
+    whole = api.ask(path, since=0).json()
+    assert {"reward", "metric mark", "@time"} <= {curve["name"] for curve in whole["series"]}
+    assert api.ask(path, since=whole["cursor"]).json() == {"series": [], "cursor": whole["cursor"]}
+    store(cast.run, measured(step=2))
+    more = api.ask(path, since=whole["cursor"]).json()
+    assert {curve["name"]: curve["steps"] for curve in more["series"]} == {"@time": [2], "@tokens": [2], "loss": [2], "reward": [2]}
+    assert api.ask(path, since=whole["cursor"], name="loss").json()["series"][0]["steps"] == [2]
+    assert more["cursor"] > whole["cursor"]
+    assert api.ask(path, since="x").status_code == 422
 
 
 def test_rollouts_come_in_pages_with_the_browsers_filters(api: ApiClient, cast: Cast) -> None:
