@@ -18,6 +18,7 @@ from typing import Any
 
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, read_spec
+from trainers.outside.send_command import add_send_arguments, send_from_arguments
 
 FINE, REFUSED = 0, 2
 
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "score":
             return run_scoring_requests(options.definition)
         if options.command == "send":
-            return send_kept_run(Path(options.folder), options.wait)
+            return send_from_arguments(options)
         if options.command == "methods":
             return print_methods(options.name, options.markdown, options.out)
         return print_catalog(options.out, options.built_in)
@@ -103,10 +104,8 @@ def build_argument_parser() -> argparse.ArgumentParser:
         "send",
         help="send a run that a script of yours has kept to the lab",
         description="Sends what the lab does not have yet of the run in FOLDER, where trainers.outside keeps it. LAB_URL and LAB_TOKEN say where to.",
-        epilog="exit codes: 0 everything is in the lab, 1 it cannot be reached, 2 it refuses the run",
     )
-    six.add_argument("folder", metavar="FOLDER", help="the folder with events.jsonl and outside.json")
-    six.add_argument("--wait", type=float, default=60.0, metavar="SECONDS", help="seconds to retry while the server is unreachable (60)")
+    add_send_arguments(six)
     five = commands.add_parser(
         "replay",
         help="replay a recipe on stored rollouts",
@@ -160,26 +159,6 @@ def run_scoring_requests(definition: str | None) -> int:
     if definition is not None:
         return FINE if score_row_lines(Path(definition), sys.stdin.buffer) else REFUSED
     return FINE if answer_scoring_requests(sys.stdin.buffer) else REFUSED
-
-
-def send_kept_run(folder: Path, wait: float) -> int:
-    """Imports nothing of transformers: a machine that only sends needs none of it."""
-    from trainers.outside.client import LabClient, LabError
-    from trainers.outside.sending import OPENING, Sender
-
-    if not (folder / OPENING).exists():
-        print(f"{folder} holds no {OPENING}: name the folder that trainers.outside wrote", file=sys.stderr)
-        return REFUSED
-    try:
-        sender = Sender(LabClient(), folder)
-        if not sender.finish(wait):
-            print("not everything is in the lab yet; try again later", file=sys.stderr)
-            return 1
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return REFUSED
-    print(f"{sender.client.url}{sender.page}: {sender.offset} bytes")
-    return FINE
 
 
 def run_from_spec(path: Path) -> int:

@@ -1,5 +1,5 @@
 """Sends a spool to a lab as it grows. The file is the memory: whatever happens to the network, the lab or this process, sending goes on from
-the byte the lab says it has, now or later (``python -m trainers send FOLDER``)."""
+the byte the lab says it has, now or later (``python -m trainers send FOLDER``, of the client ``policy_lab send FOLDER``)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from trainers.outside.client import LabClient, LabError
 
 log = logging.getLogger(__name__)
 
+SEND = "policy_lab send" if __name__.startswith("policy_lab.") else "python -m trainers send"  # as installed from the client's wheel, or here
 OPENING = "outside.json"  # beside the spool: how the run was introduced, and its key
 PIECE_BYTES = 4 << 20
 EVERY_SECONDS = 1.0
@@ -106,9 +107,7 @@ class BackgroundSender(threading.Thread):
                 tries = 0
             except LabError as error:
                 if not error.temporary:
-                    log.error(
-                        "%s. Nothing more is sent; the run is kept in %s: python -m trainers send %s", error, self.sender.folder, self.sender.folder
-                    )
+                    log.error("%s. Nothing more is sent; the run is kept in %s: %s %s", error, self.sender.folder, SEND, self.sender.folder)
                     return
                 pause = max(error.wait, PATIENCE[min(tries, len(PATIENCE) - 1)])
                 if tries in (0, len(PATIENCE) - 1):

@@ -21,7 +21,7 @@ from trainers.contract.events import AttemptFinished, AttemptStarted, Code
 from trainers.contract.spool import SPOOL, SpoolWriter, last_attempt
 from trainers.outside.client import LabClient
 from trainers.outside.observing import Observer
-from trainers.outside.sending import BackgroundSender, Sender, ensure_run_opening
+from trainers.outside.sending import SEND, BackgroundSender, Sender, ensure_run_opening
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class LabCallback(TrainerCallback):  # type: ignore[misc]
         if done:
             log.info("the run is in the lab: %s%s", self.client.url, sender.page)
         else:
-            log.warning("not everything is in the lab yet; send the rest with: python -m trainers send %s", sender.folder)
+            log.warning("not everything is in the lab yet; send the rest with: %s %s", SEND, sender.folder)
 
     def ended_without_a_word(self) -> None:
         """The interpreter ends and the trainer never said so: an exception, or Ctrl-C."""
