@@ -41,7 +41,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
 }
 ALLOWED = {
     "trainers/attempt/code_version.py": 1,  # git; a trainer may not import the filter, and passes four names (tests/trainers/test_recorded.py)
-    "trainers/sandbox/client.py": 1,  # a server that gets three names of its own and nothing of the trainer's (tests/trainers/test_sandbox_attacks.py)
+    "trainers/sandbox/client.py": 1,  # a server that gets three names of its own and no more (tests/trainers/test_sandbox_attacks.py)
 }
 FORKS = {
     "lab/lib/fork_server.py",  # has the environment of a decoder itself, and hands it on (tests/lab/test_bounded_process.py)
