@@ -7,6 +7,7 @@ from trainers.rewards.exact_match import ExactMatch
 from trainers.rewards.json_schema import JsonSchema
 from trainers.rewards.language import Language
 from trainers.rewards.length import Length
+from trainers.rewards.math_verify import MathVerify
 from trainers.rewards.multiple_choice import MultipleChoice
 from trainers.rewards.ngram_similarity import NgramSimilarity
 from trainers.rewards.normalised_match import NormalisedMatch
@@ -21,6 +22,7 @@ BUILT_IN: tuple[type[RewardFunction], ...] = (
     NormalisedMatch,
     Number,
     MultipleChoice,
+    MathVerify,
     RegexMatch,
     JsonSchema,
     Tags,

@@ -1,0 +1,102 @@
+"""A child process that answers a line for each line, with a time limit on each: for packages that can hang where nothing interrupts them."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import IO
+
+START_SECONDS = 120.0  # importing what the child needs, on a busy machine
+END_SECONDS = 5.0
+READY = b"ready\n"
+
+
+class ChildTimedOut(TimeoutError):
+    """The child did not answer in time and was killed."""
+
+
+class ChildFailed(RuntimeError):
+    """The child cannot be started, or ended by itself."""
+
+
+class LineChild:
+    """``module`` is run with ``python -m``: it prints READY, then a line for each line it reads. It starts with the first question, and again after
+    a kill."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.process: subprocess.Popen[bytes] | None = None
+        self.rest = b""
+
+    def ask(self, line: bytes, seconds: float) -> bytes:
+        """The child's answer to one line. Raises ChildTimedOut and ChildFailed; the next question gets a new child then."""
+        try:
+            process = self.process or self.start()
+            write_all(process.stdin, line)
+            return self.read_line(process, seconds)
+        except (ChildTimedOut, ChildFailed):
+            self.kill()
+            raise
+        except OSError as error:
+            self.kill()
+            raise ChildFailed(f"{self.module} ended: {error.strerror}") from error
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command: Sequence[str] = [sys.executable, "-m", self.module]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
+        self.rest = b""
+        if self.read_line(self.process, START_SECONDS) != READY:
+            raise ChildFailed(f"{self.module} did not start")
+        return self.process
+
+    def read_line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes:
+        assert process.stdout is not None
+        end = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+                raise ChildTimedOut(f"took longer than {seconds:g} s")
+            if not (piece := os.read(process.stdout.fileno(), 1 << 16)):
+                raise ChildFailed(f"{self.module} ended")
+            self.rest += piece
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line + b"\n"
+
+    def kill(self) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        process.kill()
+        end_pipes(process)
+
+    def close(self) -> None:
+        """The child ends when its input does."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        end_pipes(process)
+
+
+def end_pipes(process: subprocess.Popen[bytes]) -> None:
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def write_all(pipe: IO[bytes] | None, data: bytes) -> None:
+    assert pipe is not None
+    view = memoryview(data)
+    while view:
+        view = view[pipe.write(view) or 0 :]
