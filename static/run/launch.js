@@ -59,10 +59,10 @@ function describeBatches(stage) {
   const own = form.elements.dataset?.value; // a file, whose rows only the check counts
   const group = readSetting(stage, "num_generations");
   if (own && group === null) {
-    const rows = { sft: "demonstrations", kto: "answers", "online-dpo": "prompts" }[stage.dataset.trainer] ?? "pairs";
+    const rows = { sft: "demonstrations", gkd: "demonstrations", kto: "answers", "online-dpo": "prompts" }[stage.dataset.trainer] ?? "pairs";
     return [[formatCount(sequences), true], ` ${rows} a step, `, [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps, from the chosen file`];
   }
-  if (stage.dataset.trainer === "sft") {
+  if (readSetting(stage, "demonstrations") !== null) {
     const epochs = (steps * sequences) / Math.max(1, readSetting(stage, "demonstrations") ?? 1);
     return [[formatCount(sequences), true], " demonstrations a step, ", [formatCount(steps * sequences), true], ` in ${formatCount(steps)} steps: ${epochs.toFixed(2)} epochs over the task's`];
   }

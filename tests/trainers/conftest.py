@@ -53,6 +53,7 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
         "orpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "cpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "online-dpo": {"per_device_train_batch_size": 4, "prompts": 64, "max_steps": 4},
+        "gkd": {"per_device_train_batch_size": 4, "demonstrations": 64, "max_steps": 4},
         "kto": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "reward": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
     }

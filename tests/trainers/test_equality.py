@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import PrinterCallback
 from trl import (
     DPOConfig,
@@ -23,6 +24,7 @@ from trl import (
     SFTTrainer,
 )
 from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.gkd import GKDConfig, GKDTrainer
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
@@ -37,7 +39,7 @@ from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
-from trainers.contract.events import Metrics
+from trainers.contract.events import Metrics, Rollout
 from trainers.contract.problems import SpecError
 from trainers.contract.spool import SPOOL, SpoolWriter
 from trainers.data import pairs
@@ -45,6 +47,7 @@ from trainers.methods import stack as stacks
 from trainers.methods.base import Method
 from trainers.methods.card import Card
 from trainers.policies import loading as policies
+from trainers.policies import tiny
 from trainers.tasks import registry
 
 pytestmark = pytest.mark.training
@@ -109,9 +112,9 @@ def ours(spec, tmp_path, monkeypatch, method=None):
     return [event.values for event in events_in(tmp_path) if isinstance(event, Metrics) and "loss" in event.values]
 
 
-def attempt_in(folder, spec):
+def attempt_in(folder, spec, start=None):
     task = registry.get_task("mini_gsm")
-    policy = policies.load_policy(ensure_cold_start(), spec)
+    policy = policies.load_policy(start or ensure_cold_start(), spec)
     return Attempt(spec, folder, task, policy, Reporter(SpoolWriter(folder / SPOOL), 1), StopRequest(folder, None))
 
 
@@ -294,6 +297,42 @@ def test_online_dpo(tmp_path, monkeypatch, loss, lora):
     compare(made, theirs, (*PAIR_NAMES, "objective/scores", "objective/scores_margin", "objective/kl"))
 
 
+@pytest.mark.parametrize(
+    ("on_policy", "divergence", "sequence_level"), [(0.5, 0.5, False), (0.5, 0.0, True), (1.0, 1.0, False)], ids=["mixed", "teacher's", "on policy"]
+)
+def test_gkd(tmp_path, monkeypatch, on_policy, divergence, sequence_level):
+    config = {"on_policy": on_policy, "divergence": divergence, "sequence_level": sequence_level}
+    changes = {"training__max_steps": 3, "training__warmup_steps": 0, "training__gradient_accumulation_steps": 2, "training__temperature": 0.9}
+    start_and_teacher = {"policy": {"kind": "tiny", "cold_start": False}, "teacher": {"kind": "tiny"}}
+    spec = make_spec(tmp_path, "gkd", base={"name": "gkd", "config": config}, training__max_completion_length=12, **start_and_teacher, **changes)
+    made = ours(spec, tmp_path, monkeypatch)
+    attempt = attempt_in(tmp_path / "trl", spec, tiny.ensure_untrained_policy())
+    settings = build_common_arguments(attempt) | {
+        "max_length": spec.training.max_length,
+        "max_new_tokens": 12,
+        "temperature": 0.9,
+        "lmbda": on_policy,
+        "beta": divergence,
+        "seq_kd": sequence_level,
+    }
+    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
+    theirs = trained(
+        GKDTrainer(
+            model=attempt.policy.model,
+            teacher_model=policies.load_model(ensure_cold_start(), torch.float32),
+            processing_class=attempt.policy.tokenizer,
+            args=GKDConfig(**settings),
+            train_dataset=Dataset.from_list([{"messages": row["prompt"] + row["completion"]} for row in rows]),
+        )
+    )
+    compare(made, theirs, ("loss", "grad_norm"))
+    own, others = ([step[f"gkd/{name}"] for step in made] for name in ("on_policy", "teacher_written"))
+    assert sum(own) == 3 if on_policy == 1 else 0 < sum(own) < 3
+    assert sum(others) == (3 - sum(own) if sequence_level else 0)
+    sampled = [event for event in events_in(tmp_path) if isinstance(event, Rollout) and event.phase == "train"]
+    assert len(sampled) == sum(own) * 2 * 4
+
+
 def test_kto(tmp_path, monkeypatch):
     spec = make_spec(tmp_path, "kto", training__learning_rate=1e-3, base={"name": "kto", "config": {"undesirable_weight": 0.5}})
     made = ours(spec, tmp_path, monkeypatch)
@@ -328,8 +367,6 @@ def test_sft(tmp_path, monkeypatch, method):
     attempt = attempt_in(tmp_path / "trl", spec)
     rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
     settings = build_common_arguments(attempt) | {"max_length": spec.training.max_length, "packing": False, "completion_only_loss": True}
-    from datasets import Dataset
-
     model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
     theirs = trained(SFTTrainer(model=model, processing_class=tokenizer, args=SFTConfig(**settings), train_dataset=Dataset.from_list(rows)))
     compare(made, theirs, ("loss", "grad_norm", "entropy"), exactly=method is None)

@@ -133,11 +133,12 @@ def test_a_stop_waits_for_the_end_of_the_generation_batch(tmp_path):
         ("dpo", {"training__max_steps": 5}),
         ("cpo", {"training__max_steps": 3, "lora": LORA}),
         ("online-dpo", {"training__max_steps": 3, "training__gradient_accumulation_steps": 2}),
+        ("gkd", {"training__max_steps": 3, "training__gradient_accumulation_steps": 2, "teacher": {"kind": "tiny"}}),
         ("rloo", {"training__beta": 0.05, "training__max_steps": 3}),
         ("grpo", {"lora": LORA, "training__beta": 0.05}),
         ("grpo", {"task": {"name": "kb"}, "training__max_completion_length": 64}),
     ],
-    ids=["sft", "dpo", "cpo with lora", "online dpo", "rloo", "lora with reference", "several turns"],
+    ids=["sft", "dpo", "cpo with lora", "online dpo", "gkd", "rloo", "lora with reference", "several turns"],
 )
 def test_every_trainer_goes_on_exactly(tmp_path, monkeypatch, trainer, changes):
     if "task" in changes:

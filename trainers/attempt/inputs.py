@@ -11,7 +11,7 @@ from typing import Any
 
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
-from trainers.contract.hyperparameters import SFT, Rollouts
+from trainers.contract.hyperparameters import Demonstrated, Rollouts
 from trainers.data.identity import example_digest, row_digest
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ def describe_inputs(attempt: Attempt, rows: Sequence[Any], heldout: HeldOut | No
     """Fields of the event ``Inputs``."""
     training = attempt.spec.training
     digests = map(example_digest, rows) if isinstance(training, Rollouts) else (row_digest(row, training.trainer) for row in rows)
-    drawn = isinstance(training, Rollouts | SFT)
+    drawn = isinstance(training, Rollouts | Demonstrated)
     revision = find_hub_revision(attempt.policy.folder)
     return {
         "source": "dataset" if attempt.spec.dataset else "task" if drawn else "policy",

@@ -29,6 +29,7 @@ import transformers
 from trl.chat_template_utils import supports_tool_calling
 
 from trainers.adapters.dpo import DPOAdapter
+from trainers.adapters.gkd import GKDAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
 from trainers.adapters.online_dpo import OnlineDPOAdapter
@@ -50,7 +51,7 @@ from trainers.attempt.stop import Stopped, StopRequest
 from trainers.checks.machine_needs import find_machine_problems
 from trainers.checks.preflight import find_turn_problem
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
-from trainers.contract.hyperparameters import DPO, KTO, SFT, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import DPO, KTO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.machine import HERE, Machine, list_optional_packages
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
@@ -285,7 +286,7 @@ def read_data(attempt: Attempt) -> list[Any]:
         if isinstance(training, Pairs):
             return pairs.with_noise(rows, training.label_noise, spec.seed)
         return datasets.examples_from_rows(rows) if isinstance(training, Rollouts) else rows
-    if isinstance(training, SFT):
+    if isinstance(training, Demonstrated):
         return build_demonstrations(task, training.demonstrations, spec.seed, difficulty)
     if isinstance(training, Preferences):
         found = pairs.with_noise(pairs.sample_pairs(attempt), training.label_noise, spec.seed)
@@ -309,6 +310,7 @@ ADAPTERS: dict[str, Any] = {
     "orpo": ORPOAdapter,
     "cpo": CPOAdapter,
     "online-dpo": OnlineDPOAdapter,
+    "gkd": GKDAdapter,
     "reward": RewardAdapter,
 }
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trainers.catalog.entries import entries_for
 from trainers.checks.model_facts import ModelFacts, Shape
-from trainers.contract.hyperparameters import CPO, DPO, KTO, ORPO, SFT, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import CPO, DPO, GKD, KTO, ORPO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.memory import TOTAL, MemoryPart
 from trainers.contract.spec import Lora, RunSpec
 
@@ -65,7 +65,7 @@ def estimate_states(parameters: int, shape: Shape, spec: RunSpec) -> list[Memory
         weights = estimate_frozen_weights(parameters, shape, spec.lora, trained * width, spec)
     training = spec.training
     refers = isinstance(training, DPO | KTO | OnlineDPO) or (isinstance(training, GroupRollouts) and training.beta > 0)
-    reference = parameters * FULL if refers and spec.lora is None else 0
+    reference = parameters * FULL if (refers and spec.lora is None) or isinstance(training, GKD) else 0  # a teacher of the same size
     return [
         weights,
         part_of("gradients", trained * width, f"{words} × {width} bytes"),
@@ -106,7 +106,7 @@ def find_lengths(spec: RunSpec, prompt_tokens: int) -> Lengths:
     if isinstance(training, Rollouts):
         longest = training.max_completion_length
         return Lengths((prompt_tokens + longest / 2, prompt_tokens + longest), (longest / 2, longest))
-    assert isinstance(training, SFT | Preferences)
+    assert isinstance(training, Demonstrated | Preferences)
     return Lengths((training.max_length / 2, training.max_length), (training.max_length / 2, training.max_length))
 
 
@@ -162,7 +162,9 @@ def is_eager(spec: RunSpec) -> bool:
 
 def estimate_head(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
     """Logits: TRL's fused head multiplies tiles and keeps 8 numbers a token; its backward pass has the gradient of the head in fp32 where the head is
-    trained. A method that reads whole distributions, or a trainer without the fused head, has the logits built: two copies at least (they and their gradient), three in fp32 at most."""
+    trained. A method that reads whole distributions, or a trainer without the fused head, has the logits built: two copies at least (they and their
+    gradient), three in fp32 at most.
+    """
     if isinstance(spec.training, Reward):
         return part_of("logits", 0, "none: a reward model has one number a sequence")
     low, high = (count_sequences(spec) * tokens for tokens in lengths.completion)

@@ -14,7 +14,18 @@ from trainers.contract.problems import Problem
 from trainers.contract.spec import RunSpec
 from trainers.contract.suggestions import Remedy, Suggestion
 
-LEARNING_RATES = {"sft": 2e-5, "grpo": 1e-6, "rloo": 1e-6, "dpo": 1e-6, "kto": 1e-6, "orpo": 1e-6, "cpo": 1e-6, "online-dpo": 5e-7, "reward": 1e-4}
+LEARNING_RATES = {
+    "sft": 2e-5,
+    "grpo": 1e-6,
+    "rloo": 1e-6,
+    "dpo": 1e-6,
+    "kto": 1e-6,
+    "orpo": 1e-6,
+    "cpo": 1e-6,
+    "online-dpo": 5e-7,
+    "gkd": 2e-5,
+    "reward": 1e-4,
+}
 ADAPTERS_TIMES = 10
 TOO_HIGH = 10  # times the recommended rate: nobody's choice of a rate is questioned below
 COMPLETION, SEQUENCE = 512, 1024

@@ -19,7 +19,7 @@ from trainers.checks.model_memory import estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
-from trainers.contract.hyperparameters import SFT, GroupRollouts, Preferences, Rollouts
+from trainers.contract.hyperparameters import GKD, Demonstrated, GroupRollouts, Preferences, Rollouts
 from trainers.contract.machine import Machine, describe_this_machine
 from trainers.contract.memory import MemoryPart
 from trainers.contract.problems import Problem, SpecError
@@ -27,7 +27,7 @@ from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
 from trainers.data import datasets, identity
 from trainers.data.samples import TrainingSample, samples_of
 from trainers.judges.rewards import weights_of
-from trainers.policies.checks import check_policy, template_of
+from trainers.policies.checks import check_policy, check_teacher, template_of
 from trainers.rewards.columns import close_columns, compose_task, find_column_problems, find_weight_problems, list_scorers
 from trainers.tasks.base import Example, Task
 from trainers.tasks.registry import UnknownTask, get_task
@@ -90,6 +90,8 @@ def run_preflight_checks(
     context = check_policy(spec, report.problems, report.warnings, policy_pending)
     if context is None and model is not None and model.facts is not None:
         context = model.facts.context
+    if spec.teacher is not None:
+        check_teacher(spec.teacher, report.problems, report.warnings)
     stacked = stacking.check_stack(spec, entries_for(spec))
     report.problems, report.warnings = report.problems + stacked.problems, report.warnings + stacked.warnings
     task = check_task(spec, report)
@@ -232,7 +234,7 @@ def check_machine(spec: RunSpec, report: PreflightReport) -> None:
     if isinstance(spec.training, GroupRollouts) and spec.training.use_vllm and find_spec("vllm") is None:
         report.warn("training.use_vllm", True, "vllm is not installed on this machine", "run it on a worker that has it, or generate without it")
     untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
-    if untrained and not isinstance(spec.training, SFT):
+    if untrained and not isinstance(spec.training, Demonstrated):
         message = "the weights are random: no answer will be right, so there is no reward signal"
         report.warn("policy.cold_start", False, message, "set policy.cold_start to true, or train it with sft first")
     folder = Path(spec.output).absolute()
@@ -243,9 +245,9 @@ def check_machine(spec: RunSpec, report: PreflightReport) -> None:
 
 def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: int | None, report: PreflightReport) -> None:
     training = spec.training
-    if context is not None and isinstance(training, SFT | Preferences) and training.max_length > context:
+    if context is not None and isinstance(training, Demonstrated | Preferences) and training.max_length > context:
         report.refuse("training.max_length", training.max_length, f"the policy reads at most {context} tokens", f"use at most {context}")
-    if not isinstance(training, Rollouts | Preferences) or not examples:
+    if not isinstance(training, Rollouts | Preferences | GKD) or not examples:
         return
     longest, asked = training.max_completion_length, [" ".join(message.content for message in example.prompt) for example in examples]
     if context is not None:
@@ -267,7 +269,7 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
 def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: PreflightReport) -> None:
     """Warns when sequences to learn from are longer than max_length: their ends, with the answers, would be cut off."""
     training = spec.training
-    if not isinstance(training, SFT | Preferences):
+    if not isinstance(training, Demonstrated | Preferences):
         return
     if rows is not None:
         columns = datasets.COLUMNS[training.trainer]

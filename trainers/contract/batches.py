@@ -2,7 +2,7 @@
 
 import math
 
-from trainers.contract.hyperparameters import KTO, SFT, GroupRollouts, OnlineDPO, Preferences, Rollouts
+from trainers.contract.hyperparameters import GKD, KTO, Demonstrated, GroupRollouts, OnlineDPO, Preferences, Rollouts
 from trainers.contract.spec import RunSpec
 
 Figures = dict[str, int | float]
@@ -24,7 +24,7 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
     return found | compute_alternatives_figures(spec, found)
 
 
-def compute_sft_figures(training: SFT, rows: int | None) -> Figures:
+def compute_sft_figures(training: Demonstrated, rows: int | None) -> Figures:
     sequences = training.per_device_train_batch_size * training.gradient_accumulation_steps
     count = training.demonstrations if rows is None else rows
     return {
@@ -97,7 +97,7 @@ def compute_alternatives_figures(spec: RunSpec, found: Figures) -> Figures:
     share, training = spec.telemetry.alternatives_share, spec.training
     if not share:
         return {}
-    longest = training.max_completion_length if isinstance(training, Rollouts | Preferences) else training.max_length
+    longest = training.max_completion_length if isinstance(training, Rollouts | Preferences | GKD) else training.max_length
     each = longest * (spec.telemetry.alternatives * ALTERNATIVE_BYTES + RANK_BYTES)
     rollouts = round(share * sum(found.get(name, 0) for name in ("total_rollouts", "sampled_answers", "heldout_rollouts")))
     return {"rollouts_with_alternatives": rollouts, "alternatives_bytes_per_rollout_at_most": each, "alternatives_bytes_at_most": rollouts * each}

@@ -188,6 +188,24 @@ RECIPES = (
         (RecipeStage("Online DPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "online-dpo"}}),),
     ),
     Recipe(
+        "gkd",
+        "Distillation from a teacher",
+        "The untrained policy learns a cold-started one's distribution over every token: on the task's demonstrations, and on its own answers.",
+        2,
+        (
+            RecipeStage(
+                "Distillation",
+                {
+                    "policy": UNTRAINED,
+                    "teacher": COLD_STARTED,
+                    "task": WORD_PROBLEMS,
+                    "training": {"trainer": "gkd", "max_steps": 300},
+                    "evaluation": {"every": 100},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "reward",
         "Reward model",
         "Learns from pairs which of two answers is better. The result scores answers; it generates no text.",

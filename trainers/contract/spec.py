@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainers.contract import refusals
 from trainers.contract.arrays import MOST_ALTERNATIVES
-from trainers.contract.hyperparameters import CPO, DPO, GRPO, KTO, ORPO, RLOO, SFT, GroupRollouts, OnlineDPO, Reward, Rollouts, Strict, param
+from trainers.contract.hyperparameters import CPO, DPO, GKD, GRPO, KTO, ORPO, RLOO, SFT, GroupRollouts, OnlineDPO, Reward, Rollouts, Strict, param
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
@@ -94,7 +94,7 @@ class TaskChoice(Strict):
 class DatasetChoice(Strict):
     """Rows of the run's own instead of the task's.
 
-    Prompt-completion for SFT, preference pairs for DPO, ORPO, CPO and reward models, labelled completions for KTO, prompts for GRPO, RLOO and
+    Prompt-completion for SFT and GKD, preference pairs for DPO, ORPO, CPO and reward models, labelled completions for KTO, prompts for GRPO, RLOO and
     online DPO.
     """
 
@@ -171,12 +171,13 @@ class RunSpec(Strict):
     base: MethodChoice | None = param(None, "Base that the methods are stacked on; empty: the trainer's default (dapo, dpo, kto, sft).")
     methods: list[MethodChoice] = param([], "Methods stacked on the base, in order.")
     policy: Policy = TinyPolicy()
+    teacher: Policy | None = param(None, "Policy whose distribution is learnt, with the same tokenizer; for gkd only.")
     lora: Lora | None = None
     task: TaskChoice
     dataset: DatasetChoice | None = None
     rewards: list[RewardColumn] = param([], "Reward functions besides the task's.", title="More rewards", max_length=MOST_REWARDS)
     human: HumanReward | None = None
-    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | OnlineDPO | Reward, Field(discriminator="trainer")]
+    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | OnlineDPO | GKD | Reward, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()
@@ -218,6 +219,10 @@ class RunSpec(Strict):
             problems.append(Problem("lora.quantize", True, message, "turn 4-bit weights off"))
         if self.human is not None:
             problems += self._unasked()
+        if isinstance(self.training, GKD) and self.teacher is None:
+            problems.append(Problem("teacher", None, "distillation has a teacher", "choose the policy to learn from", given=False))
+        elif self.teacher is not None and not isinstance(self.training, GKD):
+            problems.append(Problem("teacher", self.teacher.kind, f"{self.training.trainer} has no teacher", "remove it, or train gkd"))
         if problems:
             raise Contradiction(*problems)
         return self

@@ -23,6 +23,7 @@ DEFAULT_BASES = {
     "orpo": "orpo",
     "cpo": "cpo",
     "online-dpo": "online-dpo",
+    "gkd": "gkd",
     "sft": "sft",
     "reward": "reward-model",
 }  # of each trainer

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.contract.hyperparameters import SFT, Rollouts
+from trainers.contract.hyperparameters import Demonstrated, Rollouts
 from trainers.contract.spec import RunSpec
 from trainers.data.datasets import Row
 from trainers.tasks.base import Example, Task
@@ -28,7 +28,7 @@ def samples_of(spec: RunSpec, task: Task, rows: list[Row] | None, examples: list
     found = []
     for example in examples:
         prompt = [{"role": message.role, "content": message.content} for message in example.prompt]
-        completion = task.demonstration(example, rng) if isinstance(spec.training, SFT) else ""
+        completion = task.demonstration(example, rng) if isinstance(spec.training, Demonstrated) else ""
         found.append(TrainingSample(prompt, example.reference, completion))
     return found
 

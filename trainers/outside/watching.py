@@ -33,6 +33,7 @@ KINDS = {
     "ORPO": "orpo",
     "CPO": "cpo",
     "OnlineDPO": "online-dpo",
+    "GKD": "gkd",
     "SFT": "sft",
     "Reward": "reward",
 }

@@ -2,31 +2,49 @@
 
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from trainers.contract.policy_folder import PolicyFolder, inspect_policy_folder
 from trainers.contract.problems import Problem
-from trainers.contract.spec import RUN_FILE, FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
+from trainers.contract.spec import RUN_FILE, FolderPolicy, HubPolicy, Policy, RunPolicy, RunSpec, TinyPolicy
 
 TINY_CONTEXT = 256  # tokens, of the built-in policy
 
 
 def check_policy(spec: RunSpec, problems: list[Problem], warnings: list[Problem], pending: bool = False) -> int | None:
     """Adds what is wrong with the policy and returns its context in tokens, None where that is not known."""
-    policy = spec.policy
-    if isinstance(policy, FolderPolicy):
-        folder = inspect_policy_folder(Path(policy.path), "policy.path")
-    elif isinstance(policy, HubPolicy):
-        folder = inspect_cached_policy(policy)
-    elif isinstance(policy, RunPolicy):
-        if pending:
-            return None
-        folder = inspect_run_policy(policy)
-    else:
+    if isinstance(spec.policy, RunPolicy) and pending:
+        return None
+    folder = inspect_policy(spec.policy)
+    if folder is None:
         return TINY_CONTEXT
     problems += folder.problems
     warnings += folder.warnings
     return folder.context
+
+
+def check_teacher(teacher: Policy, problems: list[Problem], warnings: list[Problem]) -> None:
+    """Adds what is wrong with the policy to learn from, as ``check_policy`` does for the one to train."""
+    folder = inspect_policy(teacher)
+    if folder is not None:
+        problems += as_teachers(folder.problems)
+        warnings += as_teachers(folder.warnings)
+
+
+def as_teachers(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems with a policy as problems with the teacher that it is."""
+    return [replace(problem, field=problem.field.replace("policy", "teacher", 1)) for problem in problems]
+
+
+def inspect_policy(policy: Policy) -> PolicyFolder | None:
+    """None for the built-in one."""
+    if isinstance(policy, FolderPolicy):
+        return inspect_policy_folder(Path(policy.path), "policy.path")
+    if isinstance(policy, HubPolicy):
+        return inspect_cached_policy(policy)
+    return inspect_run_policy(policy) if isinstance(policy, RunPolicy) else None
 
 
 def inspect_run_policy(policy: RunPolicy) -> PolicyFolder:

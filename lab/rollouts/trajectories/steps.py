@@ -21,6 +21,7 @@ PHASES = {
     "orpo": ("sampled", "heldout"),
     "cpo": ("sampled", "heldout"),
     "online-dpo": ("train", "heldout"),
+    "gkd": ("train", "heldout"),
     "reward": ("sampled",),
     "sft": ("heldout",),
 }

@@ -31,7 +31,7 @@ SILENCE_SECONDS = 600.0  # without a report for so long a run counts as lost
 PIECE_BYTES = 8 << 20  # of a spool in one request
 SPOOL_BYTES = 4 << 30  # of a whole run
 CONFIG_BYTES = 64 << 10
-TRAINERS = ("grpo", "rloo", "dpo", "kto", "orpo", "cpo", "online-dpo", "sft", "reward", "other")
+TRAINERS = ("grpo", "rloo", "dpo", "kto", "orpo", "cpo", "online-dpo", "gkd", "sft", "reward", "other")
 ENDS = {"finished": Status.FINISHED, "stopped": Status.STOPPED, "failed": Status.FAILED}
 LIMITS = bounded_process.ProcessLimits(seconds=20, cpu_seconds=5, result=1 << 20)  # of looking at one piece
 NAMESPACE = uuid.UUID("5d0a4c3e-8f55-4e0e-9d57-0c1b7f6a2b11")

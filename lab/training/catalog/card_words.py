@@ -22,6 +22,7 @@ TRAINERS = {
     "orpo": "ORPO",
     "cpo": "CPO, SimPO",
     "online-dpo": "Online DPO",
+    "gkd": "GKD",
     "sft": "SFT",
     "reward": "Reward model",
 }

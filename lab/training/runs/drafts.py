@@ -16,6 +16,7 @@ from trainers.contract.spec import FINAL, SpecError, parse_spec
 
 Spec = dict[str, Any]
 CUSTOM = "custom"
+NAMED = ("policy", "teacher", "dataset")  # parts of a spec that hold names where a launched one has paths
 SHOWN_RUNS = 60  # newest runs offered as policies
 
 
@@ -72,14 +73,15 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
 
 
 def complete_spec(catalog: Catalog, spec: Spec) -> Spec:
-    """A spec with every default written out, policy and dataset as they are. A spec of an older version comes back as it is."""
-    given = {key: value for key, value in spec.items() if key not in ("policy", "dataset")}
+    """A spec with every default written out, policy, teacher and dataset as they are. A spec of an older version comes back as it is."""
+    given = {key: value for key, value in spec.items() if key not in NAMED}
+    given |= {"teacher": {"kind": "tiny"}} if spec.get("teacher") else {}  # which has none of its own here
     try:
         full = parse_spec({**given, "output": "-"}).model_dump(mode="json")
     except SpecError:
         return copy.deepcopy(spec)
-    parts = {key: copy.deepcopy(spec[key]) for key in ("policy", "dataset") if spec.get(key) is not None}
-    return references.drop_spec_keys(full, "output", "policy", "dataset") | parts
+    parts = {key: copy.deepcopy(spec[key]) for key in NAMED if spec.get(key) is not None}
+    return references.drop_spec_keys(full, "output", *NAMED) | parts
 
 
 def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ which could read the files anyway, may give paths.
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,26 @@ def resolve_references(team: Team, spec: Spec, *, paths: bool = False, parent: R
     ``paths``: paths are taken as they are (command line). ``parent``: the run of an earlier stage, which need not have finished.
     """
     spec = dict(spec)
-    policy, dataset = spec.get("policy"), spec.get("dataset")
-    if isinstance(policy, dict) and policy.get("kind") == "run":
-        spec["policy"] = run_policy(team, policy, paths, parent)
-    elif isinstance(policy, dict) and policy.get("kind") == "folder":
-        root = Path(settings.POLICIES_ROOT)
-        spec["policy"] = {**drop_spec_keys(policy, "folder"), "path": resolve_path_below(root, policy, "folder", "policy", paths)}
+    policy, teacher, dataset = spec.get("policy"), spec.get("teacher"), spec.get("dataset")
+    if isinstance(policy, dict):
+        spec["policy"] = resolve_policy(team, policy, paths, parent)
+    if isinstance(teacher, dict):
+        try:
+            spec["teacher"] = resolve_policy(team, teacher, paths, None)
+        except SpecError as error:
+            raise SpecError([replace(problem, field=problem.field.replace("policy", "teacher", 1)) for problem in error.problems]) from None
     if isinstance(dataset, dict):
         spec["dataset"] = {**drop_spec_keys(dataset, "file"), "path": resolve_path_below(datasets_of(team), dataset, "file", "dataset", paths)}
     return spec
+
+
+def resolve_policy(team: Team, policy: Spec, paths: bool, parent: Run | None) -> Spec:
+    """A policy with the path of what it names. Raises SpecError."""
+    if policy.get("kind") == "run":
+        return run_policy(team, policy, paths, parent)
+    if policy.get("kind") != "folder":
+        return policy
+    return {**drop_spec_keys(policy, "folder"), "path": resolve_path_below(Path(settings.POLICIES_ROOT), policy, "folder", "policy", paths)}
 
 
 def datasets_of(team: Team) -> Path:
@@ -104,11 +116,13 @@ def has_checkpoint(run: Run, checkpoint: Any) -> None:
 def restore_reference_names(team: Team, spec: Spec) -> Spec:
     """The reverse of ``resolve_references``, for a form that starts from a launched spec: run ids and names instead of paths, without the output."""
     spec = drop_spec_keys(spec, "output")
-    policy, dataset = spec.get("policy"), spec.get("dataset")
-    if isinstance(policy, dict) and policy.get("kind") == "run":
-        spec["policy"] = {**drop_spec_keys(policy, "folder"), "run": Path(policy["folder"]).name}
-    elif isinstance(policy, dict) and policy.get("kind") == "folder":
-        spec["policy"] = {"kind": "folder", "folder": Path(policy["path"]).name}
+    dataset = spec.get("dataset")
+    for part in ("policy", "teacher"):
+        policy = spec.get(part)
+        if isinstance(policy, dict) and policy.get("kind") == "run":
+            spec[part] = {**drop_spec_keys(policy, "folder"), "run": Path(policy["folder"]).name}
+        elif isinstance(policy, dict) and policy.get("kind") == "folder":
+            spec[part] = {"kind": "folder", "folder": Path(policy["path"]).name}
     if isinstance(dataset, dict):
         spec["dataset"] = {**drop_spec_keys(dataset, "path", *([] if dataset.get("sha256") else ["sha256"])), "file": Path(dataset["path"]).name}
     return spec

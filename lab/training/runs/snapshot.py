@@ -30,6 +30,7 @@ SAMPLES = {  # of trainers.contract.batches
     "orpo": "pairs",
     "cpo": "pairs",
     "online-dpo": "pairs",
+    "gkd": "sequences",
     "reward": "pairs",
     "kto": "answers",
 }

@@ -14,6 +14,7 @@ GROUPS = {
     "base": "Methods",
     "methods": "Methods",
     "policy": "Policy",
+    "teacher": "Teacher",
     "lora": "LoRA",
     "task": "Task",
     "dataset": "Dataset",
@@ -133,6 +134,8 @@ def find_usual_values(run: Run) -> tuple[dict[str, Any], str]:
             if isinstance(run.spec.get(part), dict):
                 defaults |= collect_schema_defaults(known.schema["$defs"].get(name, {}), f"{part}.")
         defaults |= collect_schema_defaults(known.policy(run.spec["policy"]["kind"])["schema"], "policy.")
+        if isinstance(run.spec.get("teacher"), dict):
+            defaults |= collect_schema_defaults(known.policy(run.spec["teacher"]["kind"])["schema"], "teacher.")
         defaults.pop("recipe", None)
         if run.recipe in {recipe["name"] for recipe in known.recipes}:
             defaults |= flatten_launched_spec(recipe_stage(known.recipe(run.recipe), run.trainer))

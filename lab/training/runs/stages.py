@@ -12,7 +12,12 @@ from trainers.contract.spec import Problem, SpecError
 
 Spec = dict[str, Any]
 PARAMETER = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^}]*\}|[^,"\[{])+')  # up to a comma outside of quotes and brackets
-NAMES = {"policy": "kind", "training": "trainer", "task": "name"}  # what makes a part another thing: then nothing of the old one is kept
+NAMES = {
+    "policy": "kind",
+    "teacher": "kind",
+    "training": "trainer",
+    "task": "name",
+}  # what makes a part another thing: then nothing of the old one is kept
 
 
 def stage_specs(catalog: Catalog, recipe: str, overrides: Spec) -> list[Spec]:

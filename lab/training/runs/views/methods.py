@@ -25,6 +25,7 @@ RECIPES = {
     "orpo": "orpo",
     "cpo": "simpo",
     "online-dpo": "online-dpo",
+    "gkd": "gkd",
     "reward": "reward",
 }  # what a method of each trainer is added to
 
