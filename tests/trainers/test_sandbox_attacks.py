@@ -5,6 +5,7 @@ import platform
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -146,11 +147,16 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(page)())
     assert "SIGSYS" in result.error or "SIGSEGV" in result.error  # the latter where the kernel has no such way
 
 
-def test_files_are_neither_read_nor_written(box: Sandbox, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        if folder != Path("/tmp"):
-            folder.chmod(0o777)
-    secret, target = tmp_path / "key", tmp_path / "made"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Everybody may write there, so that only the sandbox keeps a program out; folders of pytest's are for one user."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def test_files_are_neither_read_nor_written(box: Sandbox, open_folder: Path) -> None:
+    secret, target = open_folder / "key", open_folder / "made"
     secret.write_text("secret of a file")
     secret.chmod(0o666)
     reads = [
