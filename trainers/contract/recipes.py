@@ -160,7 +160,12 @@ RECIPES = (
         "ORPO on its own answers",
         "Learns its right answers by heart and their odds over the wrong ones in one loss. Needs no reference policy.",
         2,
-        (RecipeStage("ORPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "orpo"}, "evaluation": {"every": 40}}),),
+        (
+            RecipeStage(
+                "ORPO",
+                {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "orpo", "learning_rate": 1e-3}, "evaluation": {"every": 40}},
+            ),
+        ),
     ),
     Recipe(
         "simpo",
@@ -174,7 +179,7 @@ RECIPES = (
                     "policy": COLD_STARTED,
                     "task": WORD_PROBLEMS,
                     "base": {"name": "simpo"},
-                    "training": {"trainer": "cpo", "beta": 2.0},
+                    "training": {"trainer": "cpo", "beta": 2.0, "max_steps": 80, "lr_scheduler_type": "linear"},
                     "evaluation": {"every": 40},
                 },
             ),

@@ -81,7 +81,7 @@ def complete_spec(catalog: Catalog, spec: Spec) -> Spec:
     except SpecError:
         return copy.deepcopy(spec)
     parts = {key: copy.deepcopy(spec[key]) for key in NAMED if spec.get(key) is not None}
-    return references.drop_spec_keys(full, "output", *NAMED) | parts
+    return references.drop_spec_keys(full, "output", "policy", "dataset") | parts
 
 
 def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, str]]:
