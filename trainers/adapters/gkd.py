@@ -100,14 +100,16 @@ class GKDAdapter(Resumable, GKDTrainer):  # type: ignore[misc]
         arrays = copy_planes_to_host({"logprobs": logprobs * there, "entropies": entropies[:, -keep:]})
         own = [row[:length] for row, length in zip(ids.tolist(), there.sum(1).tolist(), strict=True)]
         texts = self.processing_class.batch_decode(own, skip_special_tokens=True)
-        scored = [self.scored(place, number, own[place], texts[place]) for place, number in enumerate(inputs[ROW].tolist())]
+        numbers = inputs[ROW].tolist()
+        answered = [(text, self.examples[number]) for text, number in zip(texts, numbers, strict=True)] if self.examples else []
+        scores = self.attempt.columns.score_rows(answered, step) if answered else [{}] * len(texts)
+        scored = [self.scored(place, number, own[place], texts[place], scores[place]) for place, number in enumerate(numbers)]
         self.attempt.reporter.later(partial(build_events, scored, arrays, self.attempt.pieces, self.attempt.reporter.stamp()))
         self.log_rewards(scored)
 
-    def scored(self, place: int, number: int, ids: list[int], text: str) -> Scored:
+    def scored(self, place: int, number: int, ids: list[int], text: str, score: dict[str, float | None]) -> Scored:
         """One answer to the prompt of row ``number``."""
-        task, example = self.attempt.task, self.examples[number] if self.examples else None
-        score = rewards.score_all(task, text, example) if example else {}
+        example = self.examples[number] if self.examples else None
         eos = self.generation_config.eos_token_id
         return Scored(
             step=self.place[0],

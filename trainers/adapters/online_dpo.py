@@ -50,6 +50,7 @@ class OnlineDPOAdapter(RewardedAdapter, OnlineDPOTrainer):  # type: ignore[misc]
             peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
         self._total_train_tokens = 0
+        self.trl_stats = tuple(self.stats)
         self.alternatives = AlternativesRecorder(attempt.spec.telemetry, attempt.spec.seed)
         self.attach(attempt, heldout, between, stack)
 
@@ -63,6 +64,13 @@ class OnlineDPOAdapter(RewardedAdapter, OnlineDPOTrainer):  # type: ignore[misc]
 
     def log_reward_metric(self, name: str, value: float) -> None:
         self.stats.setdefault(name, []).append(value)
+
+    def _maybe_log_save_evaluate(self, *args: Any, **rest: Any) -> Any:
+        """TRL divides by how often a metric was said in the step, and a reward function may not say one of its own in every step."""
+        self.stats = {name: values for name, values in self.stats.items() if values}
+        logged = super()._maybe_log_save_evaluate(*args, **rest)
+        self.stats = {name: [] for name in self.trl_stats} | self.stats
+        return logged
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         step, prompts = self.state.global_step + 1, len(inputs["prompt"])
