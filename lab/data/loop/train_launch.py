@@ -8,7 +8,8 @@ from django.db import transaction
 
 from lab.data.datasets.models import Version
 from lab.data.loop.match_wish import MatchFollowUp
-from lab.data.loop.train_form import GOALS, TrainForm, TrainingGoal, explain_goal_refusal
+from lab.data.loop.train_form import TrainForm
+from lab.data.loop.training_goals import GOALS, TrainingGoal, explain_goal_refusal
 from lab.teams.accounts.models import User
 from lab.training.runs import launch, placement, preflight
 from lab.training.runs.models import Run, Status

@@ -14,8 +14,9 @@ from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.models import Version, VersionState
 from lab.data.loop import train_launch
 from lab.data.loop.match_wish import KIND
-from lab.data.loop.train_form import GOALS, TrainForm, TrainingGoal, explain_goal_refusal
+from lab.data.loop.train_form import TrainForm
 from lab.data.loop.train_launch import goals_of
+from lab.data.loop.training_goals import GOALS, TrainingGoal, explain_goal_refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs import drafts, follow_ups, preflight

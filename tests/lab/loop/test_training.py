@@ -126,6 +126,16 @@ def test_a_reward_model_gets_no_match_and_is_not_measured(as_owner: Client, vers
     assert not Match.across_teams.exists()
 
 
+@pytest.mark.parametrize(("trainer", "base", "beta"), [("orpo", None, 0.1), ("cpo", {"name": "simpo", "config": {}}, 2.0)])
+def test_pairs_train_without_a_reference_too(as_owner: Client, version: Version, trainer: str, base: dict[str, Any] | None, beta: float) -> None:
+    assert f'name="trainer" value="{trainer}"' in page(as_owner, version, trainer=trainer)
+    assert send(as_owner, version, trainer=trainer).status_code == 302
+    spec = Run.across_teams.get(name="Taught").spec
+    assert (spec["training"]["trainer"], spec["training"]["beta"], spec["base"]) == (trainer, beta, base)
+    assert spec["dataset"]["path"].endswith(version.train_file)
+    assert Match.across_teams.exists()
+
+
 @pytest.mark.parametrize(("form", "trainer"), [(Form.KTO, "kto"), (Form.COMPLETION, "sft")])
 def test_every_form_of_dataset_has_its_trainer(as_owner: Client, team: Team, owner: User, version: Version, form: Form, trainer: str) -> None:
     other = frozen(team, owner, *version.dataset.queues.all(), name="Other form", form=form)

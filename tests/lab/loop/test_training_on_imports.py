@@ -11,8 +11,8 @@ from django.test import Client
 
 from lab.data.datasets.freezing import build_version
 from lab.data.datasets.models import Form, Version, VersionState
-from lab.data.loop.train_form import GOALS, explain_goal_refusal
 from lab.data.loop.train_launch import goals_of
+from lab.data.loop.training_goals import GOALS, explain_goal_refusal
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
 from tests.lab.loop.making import finished_run
@@ -33,13 +33,16 @@ def imported(client: Client, rows: list[dict[str, Any]]) -> Version:
     return version
 
 
-@pytest.mark.parametrize(("rows", "form", "trainer"), [(SUMS, Form.PROMPT, "grpo"), (STEPS, Form.STEPWISE, "kto")])
+@pytest.mark.parametrize(
+    ("rows", "form", "trainer"),
+    [(SUMS, Form.PROMPT, "grpo"), (SUMS, Form.PROMPT, "rloo"), (SUMS, Form.PROMPT, "online-dpo"), (STEPS, Form.STEPWISE, "kto")],
+)
 def test_an_import_is_trained_on(as_owner: Client, team: Team, rows: list[dict[str, Any]], form: Form, trainer: str) -> None:
     source = finished_run(team)
     version = imported(as_owner, rows)
     assert version.dataset.form == form
-    assert [goal.trainer for goal in goals_of(version)] == [trainer]
-    page = as_owner.get(f"/datasets/versions/{version.pk}/train/").content.decode()
+    assert [goal.trainer for goal in goals_of(version)] == (["kto"] if form == Form.STEPWISE else ["grpo", "rloo", "online-dpo"])
+    page = as_owner.get(f"/datasets/versions/{version.pk}/train/", {"trainer": trainer}).content.decode()
     assert f'name="trainer" value="{trainer}"' in page
     assert ("counts as good if every step is right" in page) == (form == Form.STEPWISE)
     sent = {"trainer": trainer, "name": "Taught", "policy": f"{source.pk}:final"}

@@ -11,8 +11,9 @@ from ninja import Field, Schema
 from lab.data.datasets.models import Version, VersionState
 from lab.data.loop.checkpoints import START
 from lab.data.loop.start_policies import FOLDER, HUB
-from lab.data.loop.train_form import GOALS, MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, TrainForm, TrainingGoal, explain_goal_refusal
+from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, TrainForm
 from lab.data.loop.train_launch import goals_of, launch_training, preflight_training
+from lab.data.loop.training_goals import GOALS, TrainingGoal, explain_goal_refusal
 from lab.edges.api.base import Query, RequestBody, caller_of, check_caller_permission, make_router, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.datasets import find_dataset_version

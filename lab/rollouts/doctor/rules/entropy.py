@@ -24,8 +24,8 @@ DEEP = (0.1, 0.05)
 
 def judge_entropy_collapse(facts: RunFacts) -> RuleVerdict:
     """Low both relative to the start and as such; either alone is common and harmless."""
-    if facts.trainer == "sft":
-        return make_absent_verdict("Supervised training lowers entropy on purpose.")
+    if facts.trainer in ("sft", "gkd"):
+        return make_absent_verdict("Learning from demonstrations or a teacher lowers entropy on purpose.")
     series = facts.of(ENTROPY)
     if len(series) < ENOUGH:
         return make_early_verdict(len(series), ENOUGH, ENTROPY)
