@@ -1,4 +1,5 @@
-"""Preference pairs from the policy itself: several answers to a prompt, a verified right one preferred to a verified wrong one.
+"""Preference pairs from the policy itself: several answers to a prompt, a verified right one preferred to a verified wrong one. Where the spec adds
+reward functions, the answer with the highest summed reward is preferred to the one with the lowest.
 
 What was sampled is kept in the run folder batch by batch, so that an interrupted run goes on with the same pairs.
 """
@@ -52,7 +53,7 @@ def sample_pairs(attempt: Attempt) -> list[Row]:
     attempt.reporter.phase("sampling pairs", len(examples), len(examples))
     if not rows:
         raise NoPairs(
-            f"none of {len(examples)} prompts had both a right and a wrong answer among {training.samples_per_prompt}:"
+            f"none of {len(examples)} prompts had both a right and a wrong answer, or by summed reward a better and a worse one, among {training.samples_per_prompt}:"
             " start from a policy that is sometimes right, raise samples_per_prompt or temperature, or give a dataset of pairs"
         )
     return rows
@@ -69,15 +70,34 @@ def sample_batch(attempt: Attempt, training: Preferences, examples: Sequence[Exa
         completions = sampler.complete(repeated, watched=watched)
     scores = attempt.columns.score_rows([(made.text, example) for made, example in zip(completions, repeated, strict=True)])
     report_sampled_answers(attempt, repeated, completions, scores, start, each)
-    accuracy = next(iter(attempt.task.rewards))
+    choose = choose_by_reward if any(not column.shadow for column in attempt.spec.rewards) else choose_by_accuracy
     found = []
     for place, example in enumerate(examples):
-        group = range(place * each, (place + 1) * each)
-        right = [completions[i].text for i in group if (value := scores[i][accuracy]) is not None and value > RIGHT]
-        wrong = [completions[i].text for i in group if (value := scores[i][accuracy]) is not None and value <= RIGHT and completions[i].text]
-        if right and wrong:
-            found.append(make_pair_row(example, right[0], wrong[0]))
+        group = slice(place * each, (place + 1) * each)
+        if (pair := choose(attempt, [made.text for made in completions[group]], scores[group])) is not None:
+            found.append(make_pair_row(example, *pair))
     return found
+
+
+def choose_by_accuracy(attempt: Attempt, texts: Sequence[str], scores: Sequence[dict[str, float | None]]) -> tuple[str, str] | None:
+    """(chosen, rejected): the first right answer and the first wrong one that says something. None without either."""
+    values = [score[next(iter(attempt.task.rewards))] for score in scores]
+    right = [text for text, value in zip(texts, values, strict=True) if value is not None and value > RIGHT]
+    wrong = [text for text, value in zip(texts, values, strict=True) if value is not None and value <= RIGHT and text]
+    return (right[0], wrong[0]) if right and wrong else None
+
+
+def choose_by_reward(attempt: Attempt, texts: Sequence[str], scores: Sequence[dict[str, float | None]]) -> tuple[str, str] | None:
+    """(chosen, rejected): the answers with the highest and the lowest summed reward, the first of equals. None where all get the same."""
+    sums = [
+        (total, text)
+        for text, score in zip(texts, scores, strict=True)
+        if text and (total := rewards.weighted_sum(score, attempt.weights)) is not None
+    ]
+    if not sums:
+        return None
+    best, worst = max(sums, key=lambda one: one[0]), min(sums, key=lambda one: one[0])
+    return (best[1], worst[1]) if best[0] > worst[0] else None
 
 
 def make_pair_row(example: Example, right: str, wrong: str) -> Row:

@@ -37,6 +37,14 @@ opener = urllib.request.build_opener(NoRedirect)
 
 
 @dataclass(frozen=True)
+class JudgeReply:
+    """``tokens``: of question and answer together, as the endpoint counts them; 0 where it does not."""
+
+    text: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
 class Judge:
     url: str
     model: str
@@ -54,6 +62,10 @@ class Judge:
             return list(pool.map(lambda question: self.ask_one(question, max_tokens), questions))
 
     def ask_one(self, question: str, max_tokens: int) -> str:
+        return self.ask_for_reply(question, max_tokens).text
+
+    def ask_for_reply(self, question: str, max_tokens: int) -> JudgeReply:
+        """One answer and what it cost. Raises JudgeFailed."""
         body = {"model": self.model, "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": max_tokens}
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
         if not self.url.startswith(("http://", "https://")):
@@ -65,7 +77,8 @@ class Judge:
                 time.sleep(self.pause * 2 ** (attempt - 1))
             try:
                 with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                    return parse_judge_reply(answer.read(LARGEST_ANSWER))
+                    said = answer.read(LARGEST_ANSWER)
+                return JudgeReply(parse_judge_reply(said), read_token_count(said))
             except urllib.error.HTTPError as error:
                 problem = f"status {error.code}"
                 if error.code not in PATIENT:
@@ -76,6 +89,12 @@ class Judge:
                 problem = "it does not answer as an OpenAI-compatible endpoint does"
                 break
         raise JudgeFailed(f"the judge at {self.url} failed: {problem}; check LAB_JUDGE_URL, LAB_JUDGE_MODEL and LAB_JUDGE_KEY")
+
+
+def read_token_count(body: bytes) -> int:
+    usage = json.loads(body).get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if type(total) is int and total > 0 else 0
 
 
 def parse_judge_reply(body: bytes) -> str:

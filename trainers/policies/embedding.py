@@ -77,8 +77,9 @@ def parse_embedding_request(text: bytes) -> EmbeddingRequest:
     return request
 
 
-def choose_device() -> tuple[torch.device, torch.dtype]:
-    cuda = torch.cuda.is_available()
+def choose_device(wanted: str = "auto") -> tuple[torch.device, torch.dtype]:
+    """``wanted``: auto, cpu or cuda."""
+    cuda = wanted != "cpu" and torch.cuda.is_available()
     return torch.device("cuda" if cuda else "cpu"), torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float32
 
 
@@ -113,10 +114,10 @@ class PolicyEmbedder:
 
 
 class EncoderEmbedder:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wanted: str = "auto") -> None:
         if problems := inspect_encoder_folder(folder, "folder").problems:
             raise SpecError(problems)
-        device, dtype = choose_device()
+        device, dtype = choose_device(wanted)
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
             model = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True)
@@ -141,11 +142,11 @@ class EncoderEmbedder:
         return states
 
 
-def load_embedder(kind: str, folder: Path) -> Embedder:
-    """Raises SpecError."""
+def load_embedder(kind: str, folder: Path, device: str = "auto") -> Embedder:
+    """``device`` of an encoder: auto, cpu or cuda. Raises SpecError."""
     if not folder.is_dir():
         raise SpecError([Problem("folder", folder.name, "the files are not there any more", "choose another one")])
-    return PolicyEmbedder(folder) if kind == "policy" else EncoderEmbedder(folder)
+    return PolicyEmbedder(folder) if kind == "policy" else EncoderEmbedder(folder, device)
 
 
 def split_batches(rows: Sequence[TokenRow]) -> Iterator[list[int]]:

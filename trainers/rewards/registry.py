@@ -3,6 +3,7 @@
 from difflib import get_close_matches
 
 from trainers.rewards.base import RewardFunction
+from trainers.rewards.embedding_similarity import EmbeddingSimilarity
 from trainers.rewards.exact_match import ExactMatch
 from trainers.rewards.json_schema import JsonSchema
 from trainers.rewards.language import Language
@@ -14,6 +15,8 @@ from trainers.rewards.normalised_match import NormalisedMatch
 from trainers.rewards.number import Number
 from trainers.rewards.regex_match import RegexMatch
 from trainers.rewards.repetition import Repetition
+from trainers.rewards.reward_model import RewardModelScore
+from trainers.rewards.rubric_judge import RubricJudge
 from trainers.rewards.sections import Sections
 from trainers.rewards.tags import Tags
 
@@ -31,6 +34,9 @@ BUILT_IN: tuple[type[RewardFunction], ...] = (
     Repetition,
     Language,
     NgramSimilarity,
+    EmbeddingSimilarity,
+    RewardModelScore,
+    RubricJudge,
 )
 FUNCTIONS: dict[str, type[RewardFunction]] = {kind.name: kind for kind in BUILT_IN}
 

@@ -123,6 +123,13 @@ def test_dpo_s_own_pairs_are_scored_with_the_columns(tmp_path):
 
     spec = make_spec(tmp_path, "dpo", rewards=[SEVEN], training__max_steps=1, training__sampled_prompts=8)
     assert train.run_training(spec, tmp_path) == train.FINISHED
+    [pair] = [json.loads(line)["pairs"] for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    assert pair
     sampled = [event for event in events_in(tmp_path) if isinstance(event, Rollout) and event.phase == "sampled"]
     assert sampled
     assert all(event.rewards["seven"] == float("7" in event.completion) for event in sampled)
+    for row in pair:  # the best of the answers against the worst
+        own = [event for event in sampled if event.prompt[0].content == row["prompt"][0]["content"] and event.completion]
+        rewards = {event.completion: event.reward for event in own}
+        assert rewards[row["chosen"][0]["content"]] == max(rewards.values()) > min(rewards.values())
+        assert rewards[row["rejected"][0]["content"]] == min(rewards.values())
