@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,9 @@ def read_result(result: ProgramResult) -> Score:
         return Score(None)
     if isinstance(result.value, bool | int | float):
         try:
-            return Score(float(result.value))
+            value = float(result.value)
         except OverflowError:
-            return Score(None, "score returned a number that is too large", broken=True)
+            value = math.inf
+        finite = math.isfinite(value)
+        return Score(value) if finite else Score(None, f"score returned {value}: return a finite number or None", broken=True)
     return Score(None, shorten_error(f"score returned {type(result.value).__name__}: return a number or None"), broken=True)

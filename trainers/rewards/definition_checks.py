@@ -11,6 +11,7 @@ from trainers.contract.problems import Problem, SpecError
 from trainers.contract.refusals import join_field_path, problems_of
 from trainers.contract.reward_definitions import CodeReward, GateReward, LibraryReward, ProductReward, SumReward
 from trainers.rewards.registry import FUNCTIONS, suggest_function
+from trainers.rewards.sandboxed import find_missing_sandbox
 
 if TYPE_CHECKING:
     from trainers.contract.reward_definitions import RewardDefinition
@@ -45,7 +46,7 @@ def find_code_problems(part: CodeReward, path: str, here: bool) -> list[Problem]
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
         message = f"is no Python: {getattr(error, 'msg', None) or error}{line}"
         return [Problem(f"{path}.source", None, message, "correct it", given=False)]
-    return []
+    return [relocate(problem, path) for problem in find_missing_sandbox()] if here else []
 
 
 def parse_parameters(part: LibraryReward, path: str) -> Any:

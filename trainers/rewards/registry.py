@@ -18,7 +18,9 @@ from trainers.rewards.repetition import Repetition
 from trainers.rewards.reward_model import RewardModelScore
 from trainers.rewards.rubric_judge import RubricJudge
 from trainers.rewards.sections import Sections
+from trainers.rewards.sql_result import SqlResult
 from trainers.rewards.tags import Tags
+from trainers.rewards.unit_tests import UnitTests
 
 BUILT_IN: tuple[type[RewardFunction], ...] = (
     ExactMatch,
@@ -37,6 +39,8 @@ BUILT_IN: tuple[type[RewardFunction], ...] = (
     EmbeddingSimilarity,
     RewardModelScore,
     RubricJudge,
+    UnitTests,
+    SqlResult,
 )
 FUNCTIONS: dict[str, type[RewardFunction]] = {kind.name: kind for kind in BUILT_IN}
 
