@@ -30,6 +30,7 @@ from trainers.adapters.scoring import Scoring
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
+from trainers.attempt.shadows import Shadows
 from trainers.contract.edits import TEMPERATURE, pick_reward_weights
 from trainers.contract.hyperparameters import GroupRollouts
 from trainers.contract.spec import HUMAN
@@ -106,6 +107,7 @@ class GroupAdapter(RewardedAdapter):
         self.alternatives = AlternativesRecorder(attempt.spec.telemetry, attempt.spec.seed)
         self.gap = SamplerGap()
         wanted = attempt.spec.human
+        self.shadows = Shadows(self.task.shadows, attempt)
         self.people = People(wanted, attempt.folder, attempt.reporter, attempt.stop, attempt.spec.seed) if wanted else None
 
     def log_reward_metric(self, name: str, value: float) -> None:
@@ -189,8 +191,21 @@ class GroupAdapter(RewardedAdapter):
             change_temperature(self, changes[TEMPERATURE])
         self.mix.change(changes)
         if weights := pick_reward_weights(changes):
-            self.weights = self.attempt.weights = {**self.weights, **weights}
+            for name in [name for name in weights if name in self.shadows.names]:
+                self.promote(name)
+            merged = {**self.weights, **weights}
+            order = [*self.task.rewards, *([HUMAN] if HUMAN in merged else [])]
+            self.weights = self.attempt.weights = {name: merged[name] for name in order}
             self.reward_weights = torch.tensor(list(self.weights.values()), dtype=torch.float32)
+
+    def promote(self, name: str) -> None:
+        """From the coming generation batch on a shadow is a column like any other, before people's, with the weight that the edit gives it."""
+        self.attempt.columns.add(name, self.shadows.take(name))
+        self.scores.clear()  # it keeps the columns' order
+        place = len(self.reward_funcs) - (self.people is not None)
+        self.reward_funcs.insert(place, self.reward_function(name))
+        self.reward_func_names.insert(place, name)
+        self.reward_processing_classes.insert(place, None)
 
     def _get_per_token_logps_and_entropies(self, model: Any, input_ids: Tensor, attention_mask: Tensor, logits_to_keep: int, **rest: Any) -> Any:
         asked = (model, input_ids, attention_mask, logits_to_keep)
@@ -239,15 +254,20 @@ class GroupAdapter(RewardedAdapter):
         if first_pass:
             step = self.state.global_step + 1  # the update they lead to
             self.batch.alternatives = self.alternatives.found
-            scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in micro.rows.tolist()]
+            rows = micro.rows.tolist()
+            scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in rows]
             own = self._metrics["train"] if not self.corrects_sampler else None  # TRL says it itself
             self.gap.add(arrays, own, place == self.args.steps_per_generation - 1)
-            self.passes.first(place, Slice(scored, arrays, self.attempt.reporter.stamp()))
+            self.passes.first(place, Slice(scored, arrays, self.attempt.reporter.stamp(), self.batch, rows))
         if last_pass:
             self.passes.last(place, arrays)
 
     def write(self, slice_: Slice) -> None:
         self.attempt.reporter.later(partial(build_events, slice_.scored, slice_.arrays, self.attempt.pieces, slice_.stamp))
+        if self.shadows.names:  # after its rollouts, which the scores are added to
+            slice_.batch.reported |= dict(zip(slice_.rows, slice_.scored, strict=True))
+            if len(slice_.batch.reported) == len(slice_.batch.texts):
+                self.shadows.offer(slice_.batch.list_reported())
 
     def train(self, *args: Any, **rest: Any) -> Any:
         """Nothing that was sampled is lost when training fails between two passes."""
@@ -255,6 +275,7 @@ class GroupAdapter(RewardedAdapter):
             return super().train(*args, **rest)
         finally:
             self.passes.flush()
+            self.shadows.close()
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.passes.flush()  # the last step of a run may be between two passes

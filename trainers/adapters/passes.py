@@ -17,6 +17,7 @@ from trainers.attempt.telemetry import Scored
 
 if TYPE_CHECKING:
     from trainers.adapters.micro_batch import MicroBatch
+    from trainers.adapters.rollouts import GenerationBatch
 
 Arrays = dict[str, npt.NDArray[Any]]  # field of the rollout event -> (B, T)
 CLIPPING = frozenset({"grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo"})  # TRL's losses whose clip takes a token's gradient away
@@ -27,6 +28,8 @@ class Slice:
     scored: Sequence[Scored]
     arrays: Arrays
     stamp: dict[str, Any]
+    batch: "GenerationBatch"
+    rows: Sequence[int]  # of the batch
 
 
 class Passes:

@@ -43,6 +43,7 @@ class GenerationBatch:
         self.episodes: Sequence[Completion] | None = None  # of a task with several turns, or of a rollout method
         self.masks_cut_off = False  # whether cut-off completions are left out of the loss
         self.alternatives: dict[int, Alternatives] = {}  # row -> the likeliest tokens at each of its positions, of the rows that keep them
+        self.reported: dict[int, Scored] = {}  # row -> what its event said, once it is on its way
         self.filtered: Sequence[str] = ()  # (B,) why a method leaves a completion out of the loss; () = none does
 
     def scored(self, row: int, step: int, group_size: int, weights: dict[str, float], ends: Sequence[int]) -> Scored:
@@ -70,6 +71,10 @@ class GenerationBatch:
             filtered=self.left_out(row, score, ended, episode),
             alternatives=self.alternatives.get(row),
         )
+
+    def list_reported(self) -> list[tuple[Scored, Example]]:
+        """In the order they were sampled: a model that scores them sees the batch that it would have seen during the step."""
+        return [(self.reported[row], self.examples[row]) for row in sorted(self.reported)]
 
     def left_out(self, row: int, score: dict[str, float | None], ended: bool, episode: Completion | None) -> str:
         """Why the completion is not in the loss; empty where it is."""

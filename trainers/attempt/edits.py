@@ -50,7 +50,8 @@ class Edits:
 
     def __init__(self, folder: Path, spec: RunSpec, task: Task, reporter: Reporter) -> None:
         self.spec, self.reporter, self.record = spec, reporter, folder / APPLIED
-        offer = TaskOffer({name: reward.weight for name, reward in task.rewards.items()}, list(task.difficulties))
+        weights = {name: reward.weight for name, reward in task.rewards.items()} | {column.name: 0.0 for column in task.shadows}
+        offer = TaskOffer(weights, list(task.difficulties))
         hooks = {name: entry["hooks"] for name, entry in entries_for(spec).items()}
         self.settings = list_editable_settings(spec, offer, hooks)
         self.current: Values = dict(self.settings.launched)

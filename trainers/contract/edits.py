@@ -2,7 +2,8 @@
 
 ``edits/requests.jsonl`` is appended by whoever asks (the lab, or a person), one EditRequest a line. ``edits/applied.jsonl`` is the trainer's own
 record of what it did with each, one AppliedEdit a line: a resumed attempt changes the same settings at the same steps again. Settings are named by
-their path in the spec; ``task.mix.<difficulty>``, which no spec has, is how often a prompt is of that difficulty.
+their path in the spec; ``task.mix.<difficulty>``, which no spec has, is how often a prompt is of that difficulty. A shadow column's weight is 0 until
+an edit of ``task.rewards.<name>`` gives it one: that promotes it, and from the next generation batch on it is a reward like the others.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,7 +80,8 @@ def list_editable_settings(spec: RunSpec, offer: TaskOffer, hooks: Mapping[str, 
         why = "Only GRPO and RLOO can change it while they train."
         return EditableSettings(launched, refused | dict.fromkeys(("Temperature", "Reward weights", "Prompt mix"), why))
     launched[TEMPERATURE] = training.temperature
-    launched |= {f"{REWARD}{name}": spec.task.rewards.get(name, weight) for name, weight in offer.rewards.items()}
+    weights = {**offer.rewards, **{column.name: 0.0 if column.shadow else column.weight for column in spec.rewards}}
+    launched |= {f"{REWARD}{name}": spec.task.rewards.get(name, weight) for name, weight in weights.items()}
     if spec.human is not None:
         launched[HUMAN_WEIGHT] = spec.human.weight
     if why := refuse_mix(spec, offer, hooks):

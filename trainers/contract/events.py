@@ -177,6 +177,19 @@ class Rollout(Event, tag="rollout", frozen=True):
     alternative_texts: bytes = b""  # texts of the different ids in ``alternative_ids``, ascending by id (``arrays.pack_texts``)
 
 
+class ShadowRewards(Event, tag="shadow-rewards", frozen=True):
+    """What shadow columns say of rollouts that were reported before; nothing was trained on it.
+
+    ``name``: the column's, with ``reward_definitions.SHADOW``. ``scores``: (group, sample, score) of rollouts of ``step`` in phase ``train``, of
+    this attempt. ``values``: numbers of that step for charts, that replace those of an earlier event.
+    """
+
+    step: int
+    name: str
+    scores: list[tuple[int, int, float | None]] = []
+    values: dict[str, float] = {}
+
+
 class Asked(Event, tag="asked", frozen=True):
     """Which of these completions do people prefer? The trainer waits for an answer to ``key`` until ``deadline`` (seconds since 1970).
 
@@ -236,4 +249,6 @@ class AttemptFinished(Event, tag="attempt-finished", frozen=True):
     error: str = ""
 
 
-AnyEvent = AttemptStarted | Inputs | Memory | Phase | Metrics | Rollout | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished
+AnyEvent = (
+    AttemptStarted | Inputs | Memory | Phase | Metrics | Rollout | ShadowRewards | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished
+)

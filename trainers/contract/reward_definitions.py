@@ -16,6 +16,7 @@ COLUMN_NAME = r"^[a-z][a-z0-9_-]{0,39}$"
 MOST_PARTS = 20  # parts of one sum or product
 MOST_DEPTH = 5  # compositions inside compositions
 LONGEST_SOURCE = 20_000  # characters
+SHADOW = " (shadow)"  # after a column's name, which cannot end so, in charts and stored rewards: scored, and in no reward
 
 
 class LibraryReward(Strict):

@@ -53,7 +53,7 @@ def sample_pairs(attempt: Attempt) -> list[Row]:
     attempt.reporter.phase("sampling pairs", len(examples), len(examples))
     if not rows:
         raise NoPairs(
-            f"none of {len(examples)} prompts had both a right and a wrong answer, or two of different summed reward, among {training.samples_per_prompt}:"
+            f"none of {len(examples)} prompts had both a right and a wrong answer (or two of different reward) among {training.samples_per_prompt}:"
             " start from a policy that is sometimes right, raise samples_per_prompt or temperature, or give a dataset of pairs"
         )
     return rows

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.reward_definitions import CodeReward, LibraryReward, RewardColumn, walk_definition
 from trainers.contract.spec import HUMAN, RunSpec
@@ -79,9 +80,9 @@ def find_column_problems(task: Task, spec: RunSpec, here: bool = True) -> list[P
             found.append(Problem(f"{path}.name", column.name, f"{task.name} has a reward function of this name", "rename it"))
         elif column.name == HUMAN:
             found.append(Problem(f"{path}.name", HUMAN, "is the name of the column of what people say", "rename it"))
-        if column.shadow and spec.training.trainer != "grpo":
-            message = f"{spec.training.trainer} scores nothing while it trains"
-            found.append(Problem(f"{path}.shadow", True, message, "train GRPO, or give the column no weight in place of a shadow"))
+        if column.shadow and spec.training.trainer not in GROUP_TRAINERS:
+            message = f"{spec.training.trainer} has no shadow rewards"
+            found.append(Problem(f"{path}.shadow", True, message, "train GRPO or RLOO, or give the column weight 0 in place of a shadow"))
         found += find_definition_problems(column.definition, f"{path}.definition", here)
     return found
 

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 START_SECONDS = 120.0  # importing what the child needs, on a busy machine
 END_SECONDS = 5.0
 READY = b"ready\n"
+ROOT = Path(__file__).resolve().parents[2]  # where ``python -m trainers`` is found
 
 
 class ChildTimedOut(TimeoutError):
@@ -23,12 +25,17 @@ class ChildFailed(RuntimeError):
     """The child cannot be started, or ended by itself."""
 
 
-class LineChild:
-    """``module`` is run with ``python -m``: it prints READY, then a line for each line it reads. It starts with the first question, and again after
-    a kill."""
+# Signals that stop a run reach its whole process group; these children end when their input does.
+STEADFAST = ("/bin/sh", "-c", 'trap "" INT TERM; exec "$@"', "sh")
 
-    def __init__(self, module: str) -> None:
-        self.module = module
+
+class LineChild:
+    """``module`` is run with ``python -m``: it prints READY where it ``greets``, then a line for each line it reads. It starts with the first
+    question, and again after a kill.
+    """
+
+    def __init__(self, module: str, *arguments: str, greets: bool = True, threads: int = 1) -> None:
+        self.module, self.arguments, self.greets, self.threads = module, arguments, greets, threads
         self.process: subprocess.Popen[bytes] | None = None
         self.rest = b""
 
@@ -46,11 +53,11 @@ class LineChild:
             raise ChildFailed(f"{self.module} ended: {error.strerror}") from error
 
     def start(self) -> subprocess.Popen[bytes]:
-        command: Sequence[str] = [sys.executable, "-m", self.module]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
+        command: Sequence[str] = [*STEADFAST, sys.executable, "-m", self.module, *self.arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0, cwd=ROOT)
         self.rest = b""
-        if self.read_line(self.process, START_SECONDS) != READY:
+        if self.greets and self.read_line(self.process, START_SECONDS) != READY:
             raise ChildFailed(f"{self.module} did not start")
         return self.process
 

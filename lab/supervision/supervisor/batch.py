@@ -27,8 +27,10 @@ from trainers.contract.events import (
     Phase,
     Rollout,
     Saved,
+    ShadowRewards,
     Warned,
 )
+from trainers.contract.reward_definitions import SHADOW
 from trainers.contract.spec import MOST_RANKED
 from trainers.contract.spool import Line
 
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 
 SMALLINT, INTEGER, BIGINT = 2**15, 2**31, 2**63
 MOST_PARTS = 30  # of an estimate of memory
+SHADOW_LENGTH, MOST_SHADOW_VALUES = 60, 30
 KEY_LENGTH = 64  # of a trainer's question
 END_OF_TIME = 4e9  # seconds since 1970: the year 2096
 PACE_WEIGHT = 0.1  # of the newest step in the smoothed seconds a step
@@ -64,6 +67,7 @@ class SpoolBatch:
     finished: list[AttemptFinished] = field(default_factory=list)
     saved: list[Checkpoint | Saved] = field(default_factory=list)
     warned: list[Warned] = field(default_factory=list)
+    shadows: list[ShadowRewards] = field(default_factory=list)
     questions: list[Asked] = field(default_factory=list)
     edited: list[Edited] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -80,6 +84,9 @@ class SpoolBatch:
         match event:
             case Rollout():
                 self.rollouts.append((event, line.end))
+            case ShadowRewards():
+                self.shadows.append(event)
+                self._add_points(event.attempt, event.step, event.values)
             case Metrics():
                 self._add_metrics(event)
             case Phase():
@@ -125,12 +132,16 @@ class SpoolBatch:
             "latest": latest,
         }
 
-    def _add_metrics(self, event: Metrics) -> None:
-        points = self.points.setdefault(event.attempt, {})
-        values = {**event.values, **{name: float(value) for name, value in event.nonfinite.items()}}
+    def _add_points(self, attempt: int, step: int, values: dict[str, float]) -> Points:
+        points = self.points.setdefault(attempt, {})
         for name, value in values.items():
             name = name[:NAME_LENGTH] if not name.startswith("@") else f"_{name[: NAME_LENGTH - 1]}"  # the axes' names are ours
-            points.setdefault(name, []).append((event.step, value))
+            points.setdefault(name, []).append((step, value))
+        return points
+
+    def _add_metrics(self, event: Metrics) -> None:
+        values = {**event.values, **{name: float(value) for name, value in event.nonfinite.items()}}
+        points = self._add_points(event.attempt, event.step, values)
         points.setdefault("@time", []).append((event.step, event.time))
         if event.tokens:
             points.setdefault("@tokens", []).append((event.step, float(event.tokens)))
@@ -203,6 +214,14 @@ def explain_event_refusal(event: Event) -> str:
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "deadline": (event.deadline, END_OF_TIME)}
             if not 0 < len(event.key) <= KEY_LENGTH or not 2 <= len(event.completions) <= MOST_RANKED:
                 return f"a question has a key of 1 to {KEY_LENGTH} characters and 2 to {MOST_RANKED} completions"
+        case ShadowRewards():
+            numbers |= {"step": (event.step, INTEGER)}
+            if not (event.name.endswith(SHADOW) and len(event.name) <= SHADOW_LENGTH and len(event.values) <= MOST_SHADOW_VALUES):
+                return (
+                    f"a shadow's name ends in {SHADOW!r}, has at most {SHADOW_LENGTH} characters and comes with at most {MOST_SHADOW_VALUES} numbers"
+                )
+            if any(not (0 <= group < INTEGER and 0 <= sample < SMALLINT) for group, sample, _ in event.scores):
+                return "a shadow's score is of no rollout that can be stored"
         case Edited():
             numbers |= {"step": (event.step, INTEGER)}
             if not 0 < len(event.key) <= KEY_LENGTH or len(event.changes) > MOST_CHANGES:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
@@ -83,6 +84,8 @@ def write_batch(batch: SpoolBatch) -> metrics.Points:
         if not Run.objects.same_row(run).filter(ingested=batch.since).update(**fields, rollouts=F("rollouts") + count):
             raise LostRace
         new_prompts = copy_rollouts(cursor, batch, ids) if batch.rollouts else {}
+        if batch.shadows:
+            add_shadow_rewards(cursor, batch)
         record_attempts(batch)
         if hidden := mark_superseded_rollouts(batch):
             Run.objects.same_row(run).update(rollouts=F("rollouts") - hidden)
@@ -131,6 +134,24 @@ def copy_rollouts(cursor: Any, batch: SpoolBatch, ids: list[int]) -> dict[bytes,
             for piece in token_rows(batch.rollouts, ids):
                 copy.write(piece)
     return new_prompts
+
+
+SHADOWS = """
+UPDATE trajectories_rollout AS stored SET rewards = stored.rewards || new.rewards
+FROM unnest(%s::int[], %s::int[], %s::int[], %s::smallint[], %s::jsonb[]) AS new(attempt, step, group_index, sample, rewards)
+WHERE stored.run_id = %s AND stored.attempt = new.attempt AND stored.step = new.step AND stored.group_index = new.group_index
+    AND stored.sample = new.sample AND stored.phase = 'train'
+"""
+
+
+def add_shadow_rewards(cursor: Any, batch: SpoolBatch) -> None:
+    """To the rewards of rollouts that are stored, which the line of each stands before; the columns of a rollout in one row."""
+    found: dict[tuple[int, int, int, int], dict[str, float | None]] = defaultdict(dict)
+    for event in batch.shadows:
+        for group, sample, score in event.scores:
+            found[event.attempt, event.step, group, sample][event.name] = score
+    columns = [list(column) for column in zip(*found, strict=True)] or [[], [], [], []]
+    cursor.execute(SHADOWS, [*columns, [json.dumps(rewards) for rewards in found.values()], batch.run.pk])
 
 
 def mark_superseded_rollouts(batch: SpoolBatch) -> int:
