@@ -162,9 +162,8 @@ def is_eager(spec: RunSpec) -> bool:
 
 def estimate_head(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
     """Logits: TRL's fused head multiplies tiles and keeps 8 numbers a token; its backward pass has the gradient of the head in fp32 where the head is
-    trained. A method that reads whole distributions, or a trainer without the fused head, has the logits built: two copies at least (they and their
-    gradient), three in fp32 at most.
-    """
+    trained. For a method that reads whole distributions, and in trainers without that head, the logits are built: two copies at least (they and
+    their gradient), three in fp32 at most."""
     if isinstance(spec.training, Reward):
         return part_of("logits", 0, "none: a reward model has one number a sequence")
     low, high = (count_sequences(spec) * tokens for tokens in lengths.completion)
