@@ -17,6 +17,7 @@ from trainers.contract.spec import RunSpec, parse_spec
 COLD_START_STEPS = "150"
 SEARCH_STEPS = "60"  # after which the policy of kb searches in most of its answers, a third of which is enough for the tests of several turns
 
+DEVICE = os.environ.get("LAB_TEST_DEVICE", "cpu")  # bench/gpu.py has the equality tests run on a GPU
 MakeSpec = Callable[..., RunSpec]
 
 
@@ -63,7 +64,7 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
         "evaluation": {"prompts": 0},
         "limits": {"save_every": 1000},
         "output": str(folder),
-        "device": "cpu",
+        "device": DEVICE,
     }
     for name, value in overrides.items():
         part, _, key = name.partition("__")

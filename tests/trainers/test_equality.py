@@ -28,7 +28,7 @@ from trl.experimental.gkd import GKDConfig, GKDTrainer
 from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
-from tests.trainers.conftest import ensure_cold_start, events_in, make_spec
+from tests.trainers.conftest import DEVICE, ensure_cold_start, events_in, make_spec
 from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.groups import build_prompt_dataset
 from trainers.adapters.kto import build_kto_dataset as labelled
@@ -53,6 +53,7 @@ from trainers.tasks import registry
 pytestmark = pytest.mark.training
 
 EPSILON = 0.2
+TOLERANCE = 1e-6 if DEVICE == "cpu" else 1e-4  # a GPU adds in whatever order its blocks end
 TRL_SETTINGS = {
     "grpo": {"loss_type": "grpo"},
     "dr-grpo": {"loss_type": "dr_grpo", "scale_rewards": "none"},
@@ -160,10 +161,10 @@ def compare(one, other, names, exactly=True):
     found = [[[step.get(name, 0.0) for name in names] for step in steps] for steps in (one, other)]  # a reused batch has its reward once
     assert len(found[0]) == len(found[1]) > 0
     assert any(step["grad_norm"] > 0 for step in one)
-    if exactly:
+    if exactly and DEVICE == "cpu":
         assert found[0] == found[1]
     for step, expected in zip(*found, strict=True):
-        assert step == pytest.approx(expected, abs=1e-6, rel=1e-5)
+        assert step == pytest.approx(expected, abs=TOLERANCE, rel=10 * TOLERANCE)
 
 
 GRPO_NAMES = ("loss", "grad_norm", "reward", "entropy", "completions/mean_length")
