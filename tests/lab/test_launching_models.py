@@ -37,7 +37,7 @@ def check(client: Client, recipe: str, name: str) -> str:
 def test_the_panel_names_the_model_its_memory_and_values_that_suit_it(as_owner: Client, hub: HubOfModels) -> None:
     Worker.objects.create(name="small", host="h", pid=1, queues=["gpu"], gpu="NVIDIA L4, 8 GiB", gpu_memory=8 * GIB)
     page = check(as_owner, "grpo", "team/model")
-    for text in ("Ready to launch", "Qwen3ForCausalLM", "596M", "40\u202f960 tokens", "bfloat16", "present", "the hub", "8.0 GiB"):
+    for text in ("Ready to launch", "Qwen3ForCausalLM", "596M", "40\u202f960 tokens", "bfloat16", "present", "apache-2.0", "the hub", "8.0 GiB"):
         assert text in page, text
     assert "the run does not fit: it is estimated to take" in page.replace("The run", "the run")
     assert 'data-use="stages.0.training.learning_rate" data-value="1e-06"' in page

@@ -45,7 +45,12 @@ class HubOfModels:
             return (
                 200,
                 "",
-                {"id": f"team/{name}", "siblings": files, "safetensors": {"parameters": {"BF16": QWEN_PARAMETERS}, "total": QWEN_PARAMETERS}},
+                {
+                    "id": f"team/{name}",
+                    "siblings": files,
+                    "cardData": {"license": "apache-2.0"},
+                    "safetensors": {"parameters": {"BF16": QWEN_PARAMETERS}, "total": QWEN_PARAMETERS},
+                },
             )
         return 200, "", QWEN if path.endswith("/config.json") else {"chat_template": "{{ messages }}"}
 

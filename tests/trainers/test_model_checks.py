@@ -18,7 +18,7 @@ from trainers.checks.preflight import PreflightReport, run_preflight_checks
 from trainers.contract.spec import FolderPolicy, RunSpec, parse_spec
 
 ROOT = Path(__file__).resolve().parents[2]
-FACTS = read_model_facts(QWEN, "hub", QWEN_PARAMETERS, "the hub", True)
+FACTS = read_model_facts(QWEN, "hub", QWEN_PARAMETERS, "the hub", True, "apache-2.0")
 
 
 def make_spec(trainer: str = "grpo", name: str = "team/model", **parts: Any) -> RunSpec:
@@ -98,6 +98,26 @@ def test_a_folder_with_a_configuration_alone_is_counted_on_the_meta_device(tmp_p
 
 def parts_of(spec: RunSpec, prompt_tokens: int = 60) -> dict[str, tuple[int, int]]:
     return {part.name: (part.low, part.high) for part in estimate_training_memory(FACTS, spec, prompt_tokens)}
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ("---\nlicense: apache-2.0\ntags:\n- x\n---\n# Model", "apache-2.0"),
+        ("---\ntags:\n- license: no\nlicense:\n- mit\n- gpl\n---\n", "mit"),
+        ("---\nlicense: other\nlicense_name: 'llama3.1'\n---\n", "llama3.1"),
+        ("---\nlicense: mit\n# it never ends", ""),
+        ("# license: mit", ""),
+        ("", ""),
+    ],
+)
+def test_a_folders_card_names_its_licence(card: str, licence: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(QWEN | {"num_hidden_layers": 1, "vocab_size": 100}))
+    if card:
+        (tmp_path / "README.md").write_text(card)
+    facts = look_up_model(FolderPolicy(path=str(tmp_path))).facts
+    assert facts is not None
+    assert facts.licence == licence
 
 
 BATCH = ("weights in bf16", "activations", "logits")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -12,6 +13,8 @@ from trainers.contract.problems import Problem
 
 LARGEST = 10**8  # no size of an architecture is larger; a configuration comes from anybody
 NAME_LENGTH = 80
+FIELD = re.compile(r"([A-Za-z_]{1,40}):(?:[ \t]+(.{0,200})|[ \t]*)$")
+ITEM = re.compile(r"[ \t]*-[ \t]+(.{1,200})$")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """None where nothing says it. ``counted``: what the number of parameters was read from."""
+    """None or empty where nothing says it. ``counted``: what the number of parameters was read from; ``licence``: as the model card names it."""
 
     found: Literal["folder", "cache", "hub"]
     architecture: str
@@ -39,6 +42,7 @@ class ModelFacts:
     dtype: str
     chat_template: bool | None
     shape: Shape | None
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def read_model_facts(
     parameters: int | None,
     counted: str,
     chat_template: bool | None,
+    licence: str = "",
 ) -> ModelFacts:
     """The facts in a model's config.json and what was found out beside it."""
     kinds = config.get("architectures")
@@ -84,7 +89,37 @@ def read_model_facts(
         dtype=dtype.removeprefix("torch.")[:NAME_LENGTH],
         chat_template=chat_template,
         shape=read_shape(text),
+        licence=licence[:NAME_LENGTH],
     )
+
+
+def choose_licence(card: Mapping[str, Any]) -> str:
+    """Of a model card's front matter: ``license``, or where that is "other" its ``license_name``. Empty where it names none."""
+    given = card.get("license")
+    first = given[0] if isinstance(given, list) and given else given
+    named = card.get("license_name")
+    if first == "other" and isinstance(named, str) and named:
+        return named
+    return first if isinstance(first, str) else ""
+
+
+def read_front_matter(text: str) -> dict[str, str]:
+    """Names and values on the lines between two ``---`` that a model card begins with; of a list its first item. No more of YAML is read: the card
+    comes from anybody."""
+    lines = text.lstrip("\ufeff").splitlines()
+    if not lines or lines[0].strip() != "---":
+        return {}
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines[1:]:
+        if line.strip() == "---":
+            return found
+        if match := FIELD.match(line):
+            name = match[1]
+            found[name] = (match[2] or "").strip().strip("'\"")
+        elif (match := ITEM.match(line)) and name and not found[name]:
+            found[name] = match[1].strip().strip("'\"")
+    return {}  # it does not end: not front matter
 
 
 def read_shape(config: Mapping[str, Any]) -> Shape | None:

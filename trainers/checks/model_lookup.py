@@ -14,13 +14,14 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainers.checks.model_facts import ModelAnswer, ModelFacts, read_model_facts
+from trainers.checks.model_facts import ModelAnswer, ModelFacts, choose_licence, read_front_matter, read_model_facts
 from trainers.checks.model_size import count_parameters_of_config, count_parameters_of_folder
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FolderPolicy, HubPolicy, Policy, RunPolicy, TinyPolicy
 from trainers.policies.checks import find_cached_folder, is_hub_offline, template_in
 
 SECONDS = 4.0  # that the hub may be silent
+LARGEST_CARD = 64 << 10  # bytes; the front matter is at the beginning
 LARGEST_JSON = 16 << 20  # bytes; some tokenizers' configurations have megabytes
 WORKER_WILL = "the worker will download it when the run starts"
 
@@ -60,7 +61,17 @@ def read_folder_facts(folder: Path, found: Literal["folder", "cache"]) -> ModelF
     if parameters is None:
         parameters, counted = count_parameters_of_config(config), "configuration"
     has_tokenizer = (folder / "tokenizer_config.json").is_file() or (folder / "chat_template.jinja").is_file()
-    return read_model_facts(config, found, parameters, counted, bool(template_in(folder)) if has_tokenizer else None)
+    has_template = bool(template_in(folder)) if has_tokenizer else None
+    return read_model_facts(config, found, parameters, counted, has_template, choose_licence(read_front_matter(read_card(folder))))
+
+
+def read_card(folder: Path) -> str:
+    """The beginning of the folder's README.md, which is the model card; empty without one."""
+    try:
+        with (folder / "README.md").open("rb") as file:
+            return file.read(LARGEST_CARD).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def ask_hub(policy: HubPolicy) -> ModelAnswer:
@@ -115,7 +126,8 @@ def fetch_hub_facts(policy: HubPolicy) -> ModelFacts:
     parameters, counted = (info.get("safetensors") or {}).get("total"), "the hub"
     if not isinstance(parameters, int) or parameters <= 0:
         parameters, counted = count_parameters_of_config(config), "configuration"
-    return read_model_facts(config, "hub", parameters, counted, has_template)
+    card = info.get("cardData")
+    return read_model_facts(config, "hub", parameters, counted, has_template, choose_licence(card if isinstance(card, dict) else {}))
 
 
 def fetch_hub_json(url: str) -> dict[str, Any]:

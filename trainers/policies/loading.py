@@ -14,8 +14,8 @@ from trainers.contract import policy_folder
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FolderPolicy, HubPolicy, Lora, RunPolicy, RunSpec
 
-# What is fetched from a hub repository: data only, and only the model's own folder (other layouts lie in sub-folders).
-HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+# What is fetched from a hub repository: data and its card only, and only the model's own folder (other layouts lie in sub-folders).
+HUB_FILES = ["README.md", "*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 NOT_HUB_FILES = ["*/*"]
 
 
