@@ -9,7 +9,7 @@ Methods may change gradients; the loss is TRL's.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -45,7 +45,7 @@ class GKDAdapter(Resumable, GKDTrainer):  # type: ignore[misc]
         assert isinstance(training, GKD)
         self.rows = list(rows)
         self.examples = [] if spec.dataset else attempt.task.examples("train", training.demonstrations, spec.seed, spec.task.difficulty)
-        self.written_by: Literal["policy", "teacher", ""] = ""  # the answers of the micro-batch; empty: those of the rows
+        self.written_by = ""  # policy or teacher: the answers of the micro-batch; empty: those of the rows
         self.place = (0, 0)  # the step, and how many of its micro-batches were trained on
         between = BetweenSteps()
         super().__init__(

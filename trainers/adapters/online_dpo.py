@@ -34,6 +34,8 @@ PENALISED = "missing EOS penalty"  # under which a rollout says what its reward 
 
 
 class OnlineDPOAdapter(RewardedAdapter, OnlineDPOTrainer):  # type: ignore[misc]
+    stats: dict[str, list[float]]  # TRL's, by the metric
+
     def __init__(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack) -> None:
         self.take_examples(attempt, examples)
         self.totals = torch.zeros(0)  # (2B,) weighted rewards of the micro-batch

@@ -43,7 +43,7 @@ class RLOOAdapter(GroupAdapter, RLOOTrainer):  # type: ignore[misc]
         self.heard = pad_sequence(rows, batch_first=True)
         return ids
 
-    def _get_per_token_logps_and_entropies(
+    def _get_per_token_logps_and_entropies(  # type: ignore[override]  # TRL's RLOOTrainer hands the batch size over by its place
         self, model: Any, ids: Tensor, there: Tensor, keep: int, batch_size: int | None = None, **rest: Any
     ) -> Any:
         found = super()._get_per_token_logps_and_entropies(model, ids, there, keep, batch_size=batch_size, **rest)

@@ -107,8 +107,8 @@ class Shadows:
         counted: dict[str, float] = {"seconds": sum(answer["seconds"] for answer in answers)}
         for answer in answers:
             counted |= {name: counted.get(name, 0.0) + value for name, value in answer["counted"].items()}
-        if error := next((score["error"] for score in scores if score["error"]), ""):
-            self.warn(f"error {column.name}", f"the shadow reward {column.name!r} failed on a completion: {error}")
+        if first := next((score["error"] for score in scores if score["error"]), ""):
+            self.warn(f"error {column.name}", f"the shadow reward {column.name!r} failed on a completion: {first}")
         for step in sorted({scored.step for scored, _ in rows}):
             own = [(scored, score) for (scored, _), score in zip(rows, scores, strict=True) if scored.step == step]
             self.report(column, step, own, counted)

@@ -174,7 +174,7 @@ def score_row_lines(path: Path, lines: Iterable[bytes]) -> bool:
         raise SpecError([Problem(".".join(map(str, first["loc"])) or "definition", None, first["msg"], given=False)]) from None
     scorers, fine = KeptScorers(), True
     try:
-        scorers.get(ScoringRequest(definition=definition, rows=[]))
+        scorers.get(ScoringRequest(definition=definition, rows=[], seconds=DEFAULT_SECONDS, device="auto"))
         for line in lines:
             request = json.dumps({"definition": definition.model_dump(), "rows": []}).encode()[:-2] + line.strip() + b"]}"
             answer = answer_scoring_line(scorers, request)
