@@ -7,10 +7,11 @@ from django.test import Client
 
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.forms import read_teacher, write_teacher_inputs
-from lab.training.runs.launch import check_launch_spec, launch_recipe
-from lab.training.runs.models import Run, Status
+from lab.training.runs.launch import check_launch_spec
+from lab.training.runs.models import Run
 from lab.training.runs.references import restore_reference_names
 from tests.lab.html_forms import filled, send
+from tests.lab.loop.making import finished_run
 from trainers.contract.spec import SpecError
 
 TEACHERS = (
@@ -23,13 +24,6 @@ TEACHERS = (
 )
 
 
-def finish(run: Run) -> Run:
-    (run.folder / "final").mkdir(parents=True)
-    Run.objects.of(run.team).filter(pk=run.pk).update(status=Status.FINISHED)
-    run.refresh_from_db()
-    return run
-
-
 @pytest.mark.parametrize("teacher", TEACHERS, ids=str)
 def test_every_teacher_comes_back_from_its_inputs(teacher: dict[str, str | int]) -> None:
     typed = write_teacher_inputs(teacher)
@@ -37,7 +31,7 @@ def test_every_teacher_comes_back_from_its_inputs(teacher: dict[str, str | int])
 
 
 def test_a_run_of_the_team_is_chosen_and_still_there_in_a_clone(as_owner: Client, team: Team, owner: User) -> None:
-    teacher = finish(launch_recipe(team, owner, "grpo")[0])
+    teacher = finished_run(team, owner)
     send(as_owner, "/launch/gkd/", teacher=f"run:{teacher.pk}:final")
     run = Run.objects.of(team).latest("number")
     assert run.spec["teacher"] == {"kind": "run", "folder": str(teacher.folder), "checkpoint": "final"}
@@ -59,8 +53,8 @@ def test_other_trainers_have_no_teacher(as_owner: Client, team: Team) -> None:
     assert Run.objects.of(team).get().spec["teacher"] is None
 
 
-def test_another_teams_run_is_no_teacher(team: Team, owner: User, stranger: User, tmp_path: Path) -> None:
-    foreign = finish(launch_recipe(stranger.memberships.get().team, stranger, "grpo")[0])
+def test_another_teams_run_is_no_teacher(team: Team, stranger: User, tmp_path: Path) -> None:
+    foreign = finished_run(stranger.memberships.get().team, stranger)
     for teacher, field in (
         ({"kind": "run", "run": str(foreign.pk)}, "teacher.run"),
         ({"kind": "run", "folder": str(foreign.folder)}, "teacher.run"),
