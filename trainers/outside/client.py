@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import NO_CONTENT, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -89,7 +89,10 @@ class LabClient:
         """The whole answer. Raises LabError."""
         try:
             with self.open_response(method, path, body, headers) as response:
-                return response.read()
+                text = response.read()
+                if not text and response.status != NO_CONTENT:
+                    raise OSError("the answer broke off")  # within its headers, so that nothing says how long it would have been
+                return text
         except (OSError, HTTPException) as error:  # cut off in the middle
             raise self.explain_failed_request(error) from None
 
