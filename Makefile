@@ -17,7 +17,7 @@ CHROMIUM = $(firstword $(foreach name,chromium-headless-shell chromium chromium-
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup setup-test demo up test test-quick lint format catalog features lock images bundle chromium clean
+.PHONY: help setup setup-test demo up test test-quick lint format catalog features client lock images bundle chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
@@ -26,6 +26,7 @@ help:
 	@echo "make lint     all checks     make format   put the code into shape"
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
 	@echo "make features write docs/features.md anew from the marks of the tests"
+	@echo "make client   write dist/policy_lab-*.whl, the Python client that the lab also serves at /client/"
 	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
 	@echo "make bundle   write dist/*.tar: this commit with all it needs, to be installed without a network on a machine like this one"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
@@ -83,6 +84,9 @@ format: setup-test
 catalog: setup
 	$(PY) -m trainers catalog --built-in --out trainers/catalog.json
 	$(PY) -m trainers methods --markdown --out docs/methods.md
+
+client: setup
+	@$(PY) -m lab.lib.client_wheel dist
 
 features:
 	$(PY) -m tests.features

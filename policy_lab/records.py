@@ -35,7 +35,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """``latest``: values of the last step. ``waits``: why a queued run has not started."""
+    """``latest``: values of the last step. ``waits``: why a queued run has not started. ``can``: what its status allows."""
 
     id: str
     number: int
@@ -66,6 +66,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     eta_seconds: int | None
     stalled_seconds: int | None
     latest: dict[str, float | None]
+    can: dict[str, bool]
 
     @property
     def ended(self) -> bool:

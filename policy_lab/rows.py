@@ -16,7 +16,8 @@ FetchPage = Callable[[str], tuple[list[Row], str | None]]
 
 
 class Rows(Generic[Row]):
-    """Each row once. ``position`` is where the rows after the last one begin: give it as ``after`` to the method that made these rows.
+    """Each row once. ``position`` is where the rows after the last one begin: give it as ``after`` to the same method with the
+    same arguments.
 
     Raises LabError while it is read, also for a position that is none.
     """

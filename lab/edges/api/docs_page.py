@@ -10,6 +10,8 @@ from django.views.decorators.http import require_safe
 
 from lab.edges.api import openapi, openapi_words, problems
 from lab.edges.api.base import BODY
+from lab.edges.api.client_pages import build_client_url
+from lab.lib.client_wheel import load_client_wheel
 from lab.teams.accounts.addresses import build_absolute_url
 
 
@@ -25,6 +27,8 @@ def show_api_docs(request: HttpRequest) -> HttpResponse:
         "about": openapi_words.split_code_spans(openapi.ABOUT),
         "problems": [(kind, status, title) for kind, (status, title) in problems.TITLES.items()],
         "body_kb": BODY // 1000,
+        "lab_url": settings.LAB_URL,
+        "client_url": build_client_url(load_client_wheel()),
         "rate": settings.API_RATE,
     }
     return TemplateResponse(request, "api/docs.html", context)

@@ -15,7 +15,9 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST, require_safe
 
 from lab.edges.api import tokens as access
+from lab.edges.api.client_pages import build_client_url
 from lab.edges.api.token_form import TokenForm
+from lab.lib.client_wheel import load_client_wheel
 from lab.lib.sealed import UnsealError, seal_secret, unseal_secret
 from lab.teams.accounts.models import ApiToken
 from lab.teams.accounts.roles import has_team_permission, role_of
@@ -41,6 +43,7 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         "new": new,
         "secret": secret,
         "lab_url": settings.LAB_URL,
+        "client_url": build_client_url(load_client_wheel()),
         "now": timezone.now(),
     }
     response = TemplateResponse(request, "api/tokens.html", context)

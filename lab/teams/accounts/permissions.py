@@ -222,6 +222,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_access("tokens", "api-docs", ask="tokens.own"),
     **make_read_write_access("token-new", ask="tokens.own"),
     **make_write_access("token-revoke", ask="tokens.own"),
+    **make_read_access("client", "client-wheel", ask=PUBLIC),  # published code; who installs it has no session
     **make_read_access("api-openapi", ask=PUBLIC),  # what the API can do is no secret; what it did is
     # people
     **make_read_access("team", ask="members.read"),

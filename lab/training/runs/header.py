@@ -176,7 +176,7 @@ def build_run_notice(run: Run) -> RunBanner | None:
 def build_outside_notice(run: Run) -> RunBanner:
     """What became of a script that trains elsewhere."""
     if run.status == Status.LOST:
-        advice = "Its data is kept where it runs. If it has ended, send the rest: python -m trainers send FOLDER"
+        advice = "Its data is kept where it runs. If it has ended, send the rest: policy_lab send FOLDER"
         return RunBanner("warn", "No data from this run.", format_held_reason(run.reason) + ".", advice)
     title = "This run failed where it was trained." if run.status == Status.FAILED else "This run was stopped."
     return RunBanner("bad" if run.status == Status.FAILED else "info", title, run.reason, "Restart its script where it ran.")
