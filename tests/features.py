@@ -137,7 +137,6 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(
             80,
             "REST and OpenAPI, TRL callback for runs elsewhere, Python client",
-            "an installable client, which comes with real work",
         ),
         Feature(81, "Alerts: end, crash, stall, threshold; by inbox, mail, webhook"),
         Feature(82, "Recorded with a run: command, commit, packages, seed, hardware, hash of the data"),
