@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.feature(95), pytest.mark.training]
 
 PYTHON = "def score(completion, reference, data):\n    return len(completion) / 10 + data['start'] / 7"
 COLUMN = {"name": "odd", "definition": {"kind": "sum", "parts": [{"reward": code(PYTHON)}, {"reward": library("regex", pattern="7"), "weight": 0.3}]}}
-STEPS = 6
-GRPO = {"training__max_steps": STEPS, "limits": {"save_every": 2, "keep_checkpoints": 5}}
+STEPS = 4
+GRPO = {"training__max_steps": STEPS, "limits": {"save_every": 1, "keep_checkpoints": 5}}
 PROMOTED = {"key": "promote", "changes": {"task.rewards.odd": 0.5}}
 
 
@@ -42,11 +42,11 @@ def without_seconds(steps: dict[int, dict[str, float]]) -> dict[int, dict[str, f
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same run without the column, with it as a shadow, with it inline and weightless, and with the shadow promoted after step 3."""
-    found = {name: tmp_path_factory.mktemp(name) for name in ("without", "shadow", "inline", "promoted")}
-    columns = {"without": [], "shadow": [{**COLUMN, "shadow": True}], "inline": [{**COLUMN, "weight": 0.0}], "promoted": [{**COLUMN, "shadow": True}]}
+    """The same run with the column as a shadow, with it inline and weightless, and with the shadow promoted after step 2."""
+    found = {name: tmp_path_factory.mktemp(name) for name in ("shadow", "inline", "promoted")}
+    columns = {"shadow": [{**COLUMN, "shadow": True}], "inline": [{**COLUMN, "weight": 0.0}], "promoted": [{**COLUMN, "shadow": True}]}
     for name, folder in found.items():
-        asked = {3: PROMOTED} if name == "promoted" else {}
+        asked = {2: PROMOTED} if name == "promoted" else {}
         assert train_with(make_spec(folder, rewards=columns[name], **GRPO), folder, asked) == train.FINISHED
     return found
 
@@ -60,7 +60,8 @@ def test_a_shadow_scores_exactly_what_the_trainer_would(runs):
 
 
 def test_a_shadow_changes_nothing_that_is_trained(runs):
-    assert learned(runs["shadow"]) == learned(runs["without"])
+    plain = {step: {name: value for name, value in values.items() if "/odd/" not in name} for step, values in learned(runs["inline"]).items()}
+    assert learned(runs["shadow"]) == plain
     for event in events_in(runs["shadow"]):
         if isinstance(event, Rollout):
             assert event.reward == event.rewards["correct"]
@@ -90,33 +91,33 @@ def test_a_rollout_is_reported_before_its_shadow_s_score(runs):
 def test_a_promoted_shadow_is_a_reward_from_its_step_on(runs):
     folder = runs["promoted"]
     [edited] = [event for event in events_in(folder) if isinstance(event, Edited)]
-    assert (edited.step, edited.changes, edited.before) == (4, {"task.rewards.odd": 0.5}, {"task.rewards.odd": 0.0})
+    assert (edited.step, edited.changes, edited.before) == (3, {"task.rewards.odd": 0.5}, {"task.rewards.odd": 0.0})
     plain, changed = learned(runs["shadow"]), learned(folder)
-    assert {step: changed[step] for step in (1, 2, 3)} == {step: plain[step] for step in (1, 2, 3)}
-    assert changed[4] != plain[4]
-    assert {step for step, _, _ in shadow_scores(folder)} == {1, 2, 3}
-    assert {step for step, _, _ in inline_scores(folder)} == {4, 5, 6}
+    assert {step: changed[step] for step in (1, 2)} == {step: plain[step] for step in (1, 2)}
+    assert changed[3] != plain[3]
+    assert {step for step, _, _ in shadow_scores(folder)} == {1, 2}
+    assert {step for step, _, _ in inline_scores(folder)} == {3, 4}
     own = inline_scores(runs["inline"])
-    assert all(score == own[place] for place, score in inline_scores(folder).items() if place[0] == 4)
+    assert all(score == own[place] for place, score in inline_scores(folder).items() if place[0] == 3)
     for event in events_in(folder):
-        if isinstance(event, Rollout) and event.step >= 4:
+        if isinstance(event, Rollout) and event.step >= 3:
             assert event.reward == pytest.approx(event.rewards["correct"] + 0.5 * event.rewards["odd"])
 
 
 def test_a_resumed_run_keeps_what_was_promoted(runs, tmp_path):
     spec = make_spec(tmp_path, rewards=[{**COLUMN, "shadow": True}], **GRPO)
-    assert train_with(spec, tmp_path, {3: PROMOTED}, crash=5) == train.FAILED
+    assert train_with(spec, tmp_path, {2: PROMOTED}, crash=3) == train.FAILED
     assert train.run_training(spec, tmp_path) == train.FINISHED
-    assert {step for step, _, _ in inline_scores(tmp_path, 2)} == {5, 6}
+    assert {step for step, _, _ in inline_scores(tmp_path, 2)} == {3, 4}
     assert shadow_scores(tmp_path, 2) == {}
     assert without_seconds(learned(tmp_path)) == without_seconds(learned(runs["promoted"]))
 
 
 def test_people_s_ranking_stays_the_last_column_when_a_shadow_is_promoted(tmp_path):
     human = {"share": 0.001, "seconds": 1, "fallback": 0.25, "weight": 2.0}
-    spec = make_spec(tmp_path, rewards=[{**COLUMN, "shadow": True}], human=human, training__max_steps=3)
+    spec = make_spec(tmp_path, rewards=[{**COLUMN, "shadow": True}], human=human, training__max_steps=2)
     assert train_with(spec, tmp_path, {1: PROMOTED}) == train.FINISHED
-    later = [event for event in events_in(tmp_path) if isinstance(event, Rollout) and event.step == 3]
+    later = [event for event in events_in(tmp_path) if isinstance(event, Rollout) and event.step == 2]
     assert later
     for event in later:
         assert list(event.rewards)[-2:] == ["odd", "human"]
@@ -166,7 +167,7 @@ def test_what_the_child_cannot_keep_up_with_is_dropped_counted_and_said(tmp_path
 
 def test_a_shadow_that_cannot_be_scored_is_given_up_and_costs_training_nothing(tmp_path):
     broken = {"name": "own", "definition": code("def score(completion, reference, data):\n    return data['nothing']"), "shadow": True}
-    spec = make_spec(tmp_path, rewards=[broken, {**COLUMN, "shadow": True}], training__max_steps=3)
+    spec = make_spec(tmp_path, rewards=[broken, {**COLUMN, "shadow": True}], training__max_steps=2)
     assert train.run_training(spec, tmp_path) == train.FINISHED
     told = [event.message for event in events_in(tmp_path) if isinstance(event, Warned)]
     assert sum("'own' failed on a completion" in message and "KeyError" in message for message in told) == 1
