@@ -158,7 +158,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(92, "Agreement of people with the reward over time"),
         Feature(93, "Labels, version, DPO run, blind match, win rate in one loop"),
         Feature(94, "Backtest of a reward on stored rollouts", "an edited reward function, which comes with real work"),
-        Feature(95, "Shadow rewards", NOTHING),
+        Feature(95, "Shadow rewards"),
         Feature(96, "Disagreement first: what to label next"),
         Feature(97, "Biography of a prompt"),
         Feature(98, "Two runs on one prompt: the first token that differs"),

@@ -54,7 +54,7 @@ class ChildKind:
 SERVICE = ChildKind()  # embedded PostgreSQL and Redis
 DECODER = ChildKind()  # reads what people send; needs nothing of the lab
 SAMPLER = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES)  # writes completions with a policy that is on the disk
-BRANCHER = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # and scores them with other packages' reward functions
+BRANCHER = ChildKind(COMPUTING_NAMES | JUDGE_KEY, COMPUTING_PREFIXES, operators=True)  # and scores them as the run does, which may ask the judge
 CATALOGUE = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # loads other packages' tasks
 PREFLIGHT = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # tries their reward functions, asks no network
 # Asks the hub about a model, with the hub's token; runs nobody's code, which is why it is not the preflight itself.

@@ -182,7 +182,9 @@ class BranchSession(PrefixSession):
         for number, completion in enumerate(made):
             line: dict[str, Any] = {"event": "scored", "number": number, "rewards": {}, "reward": None, "problem": ""}
             try:
-                line["rewards"] = rewards.score_all(self.task, completion.text, example)
+                scores = {name: rewards.score_column(self.task, name, [(completion.text, example)])[0] for name in self.task.rewards}
+                line["rewards"] = {name: score.value for name, score in scores.items()}
+                line["problem"] = to_storable_text("; ".join(f"{name}: {score.error}" for name, score in scores.items() if score.error))[:500]
                 line["reward"] = rewards.weighted_sum(line["rewards"], weights)
             except rewards.RewardFailed as error:
                 line["problem"] = to_storable_text(str(error))[:500]

@@ -1,5 +1,7 @@
 """Sums, products and gates as their definitions say; one bad row never costs the others; wrong definitions are refused at their place."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from trainers.rewards.scores import Score
 
 pytestmark = pytest.mark.feature(13)
 
+ROOT = Path(__file__).resolve().parents[3]
 NONE, ONE = library("exact-match"), library("length", least=1)  # without a reference the first has no opinion
 TWO, ZERO = library("regex", pattern=".", found=2), library("regex", pattern="never")
 
@@ -132,3 +135,16 @@ def test_a_function_that_miscounts_stops_the_run(monkeypatch):
     monkeypatch.setattr(scorer.function, "score_batch", lambda rows: [])
     with pytest.raises(composition.RewardFailed, match="0 scores for 1"):
         scorer.score_batch([("x", make_example())])
+
+
+def test_the_documentation_lists_every_function_as_it_is():
+    page = (ROOT / "docs/rewards.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{kind.name}` | {kind.summary} | {', '.join(f'`{name}`' for name in kind.Parameters.model_fields)} |" for kind in BUILT_IN]
+
+
+def test_the_catalogue_has_every_function_with_its_parameters():
+    listed = {entry["name"]: entry for entry in json.loads((ROOT / "trainers/catalog.json").read_text())["rewards"]}
+    assert list(listed) == [kind.name for kind in BUILT_IN]
+    for kind in BUILT_IN:
+        assert set(listed[kind.name]["parameters"]["properties"]) == set(kind.Parameters.model_fields)
