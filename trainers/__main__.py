@@ -102,8 +102,9 @@ def build_argument_parser() -> argparse.ArgumentParser:
     )
     six = commands.add_parser(
         "send",
-        help="send a run that a script of yours has kept to the lab",
-        description="Sends what the lab does not have yet of the run in FOLDER, where trainers.outside keeps it. LAB_URL and LAB_TOKEN say where to.",
+        help="send a run that a script of yours has kept, or that another framework writes, to the lab",
+        description="Sends what the lab does not have yet: of the run in FOLDER, where trainers.outside keeps it, or with --from of another "
+        "framework's files (docs/formats.md). LAB_URL and LAB_TOKEN say where to.",
     )
     add_send_arguments(six)
     five = commands.add_parser(

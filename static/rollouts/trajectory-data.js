@@ -2,6 +2,7 @@
 import { tokenOverlays } from "./tokens.js";
 
 const { SPECIAL, ENVIRONMENT, TORN } = tokenOverlays;
+const OTHERS = ["environment", "given"]; // kinds of blocks that the policy did not write
 const LOOSE = 2000; // characters of a unit where no tokens account for the text
 const KINDS = { e: Uint16Array, f: Float32Array, H: Uint16Array, I: Uint32Array, B: Uint8Array };
 
@@ -66,9 +67,10 @@ function buildUnits(data) {
   }
   if (first < widths.length) found.push(["", first, widths.length - first, TORN, at]);
   while (at < text.length) { // text that no token accounts for is shown all the same
-    let end = Math.min(text.length, at + LOOSE);
+    const block = header.blocks.find((one) => one[3] > at); // [kind, label, start, end]: a unit lies in one block
+    let end = Math.min(text.length, at + LOOSE, block ? block[3] : Infinity);
     if (end < text.length && (text.charCodeAt(end) & 0xfc00) === 0xdc00) end += 1;
-    found.push([text.slice(at, end), data.total, 0, 0, at]);
+    found.push([text.slice(at, end), data.total, 0, block && OTHERS.includes(block[0]) ? ENVIRONMENT : 0, at]);
     at = end;
   }
   return found;

@@ -77,9 +77,9 @@ function blockElement([kind, label], from, to) {
   const folds = kind !== "plain" && kind !== "policy";
   const block = make(folds ? "details" : "section", `turn ${kind}`);
   const head = make(folds ? "summary" : "p", "turn-head");
-  head.append(make("span", "role-name", TITLES[kind](label)), make("span", "muted", ` ${tokens} ${tokens === 1 ? "token" : "tokens"}, ${characters} characters`));
+  head.append(make("span", "role-name", TITLES[kind](label)), make("span", "muted", ` ${data.total ? `${tokens} ${tokens === 1 ? "token" : "tokens"}, ` : ""}${characters} characters`));
   if (kind !== "plain") block.append(head);
-  if (folds) block.open = !(kind === "think" && characters > FOLD_FROM);
+  if (folds) block.open = !((kind === "think" || kind === "environment") && characters > FOLD_FROM);
   for (const [start, end] of cutChunks(from, to)) {
     const element = make("div", "chunk");
     element.dataset.chunk = chunks.length;

@@ -128,7 +128,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Tokens [start, end) of a completion were written by ``role``: ``assistant`` (the policy) or ``tool`` (the environment; no loss)."""
+    """Tokens [start, end) of a completion were written by ``role``: ``assistant`` (the policy) or ``tool`` (the environment; no loss).
+
+    Of a rollout without token ids: code points of its completion.
+    """
 
     role: str
     start: int
@@ -150,10 +153,10 @@ class Rollout(Event, tag="rollout", frozen=True):
     completion: str
     rewards: dict[str, float | None]
     reward: float | None
-    finish_reason: Literal["stop", "length", "turns"]
+    finish_reason: Literal["stop", "length", "turns", ""]  # empty: not recorded
     reference: str = ""
     advantage: float | None = None
-    length: int = 0  # tokens sampled by the policy
+    length: int | None = 0  # tokens sampled by the policy; None: not recorded
     mean_entropy: float | None = None  # nats, over the policy's tokens
     max_entropy: float | None = None
     turns: list[Turn] = []

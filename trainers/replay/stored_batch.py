@@ -78,7 +78,7 @@ def batch_of(recipe: StoredRecipe, rows: list[StoredRollout]) -> RolloutBatch:
         ids=pad_stored_rows(tokens).long(),
         mask=mask,
         ends=[np.cumsum(arrays.unpack_array(one.lengths).astype(np.int64)).tolist() for one in rows],
-        finished=torch.tensor([one.finish_reason == "stop" for one in rows]),
+        finished=torch.tensor([one.finish_reason in ("stop", "") for one in rows]),
         reward_names=list(run.weights),
         rewards=scores,
         reward=reward,

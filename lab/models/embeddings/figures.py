@@ -42,7 +42,7 @@ class MemberRow:
     x: float
     y: float
     reward: float | None
-    length: int
+    length: int | None
     step: int
     run: UUID
     passed: bool
@@ -135,7 +135,7 @@ def describe_clusters(job: EmbeddingJob, members: Sequence[MemberRow]) -> list[C
                 share=len(rows) / len(members),
                 reward=estimate_mean_interval([row.reward for row in rows if row.reward is not None]),
                 passed=(passed, *compute_wilson_interval(passed, len(rows))),
-                length=estimate_mean_interval([row.length for row in rows]),
+                length=estimate_mean_interval([row.length for row in rows if row.length is not None]),
                 steps=(min(row.step for row in rows), max(row.step for row in rows)),
                 bars=build_step_bars([row.step for row in rows], edges),
                 words=words[number - 1] if number <= len(words) else [],

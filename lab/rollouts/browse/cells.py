@@ -111,7 +111,7 @@ def render_prompt_cell(row: TableRow) -> SafeString:
 
 def render_finish_cell(row: TableRow) -> SafeString:
     reason = row.rollout.finish_reason
-    words = STOPPED if reason == "stop" else render_badge_cell(FINISH.get(reason, escape_invisible_text(reason)), "warn")
+    words = STOPPED if reason == "stop" else NOTHING if not reason else render_badge_cell(FINISH.get(reason, escape_invisible_text(reason)), "warn")
     return format_html("{} {}", words, render_badge_cell(f"attempt {row.rollout.attempt}, replayed")) if row.rollout.superseded else words
 
 

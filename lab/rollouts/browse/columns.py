@@ -57,7 +57,8 @@ def make_number_cell(name: str) -> Callable[[TableRow], SafeString]:
 
 def make_integer_cell(name: str) -> Callable[[TableRow], SafeString]:
     def cell(row: TableRow) -> SafeString:
-        return cells.render_integer_cell(getattr(row.rollout, name))
+        value = getattr(row.rollout, name)
+        return cells.NOTHING if value is None else cells.render_integer_cell(value)
 
     return cell
 

@@ -47,7 +47,7 @@ class ListedRollout:
     rewards: dict[str, Any]
     reward: float | None
     advantage: float | None
-    length: int
+    length: int | None
     mean_entropy: float | None
     max_entropy: float | None
     finish_reason: str

@@ -147,7 +147,7 @@ def build_measure_rows(left: Rollout, right: Rollout) -> list[MeasurementRow]:
     return [
         build_reward_row("advantage", left.advantage, right.advantage),
         *rows,
-        MeasurementRow("finish reason", escape_invisible_text(left.finish_reason), escape_invisible_text(right.finish_reason), None),
+        MeasurementRow("finish reason", escape_invisible_text(left.finish_reason) or NONE, escape_invisible_text(right.finish_reason) or NONE, None),
     ]
 
 

@@ -18,7 +18,7 @@ class TrainingAnswer:
     reward: float | None
     rewards: Mapping[str, float | None]
     finish: str
-    length: int
+    length: int | None
     tail: str = ""
 
 

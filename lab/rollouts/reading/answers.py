@@ -36,7 +36,7 @@ class ListedAnswer:
     step: int
     group: int
     reward: float | None
-    length: int
+    length: int | None
     mean_entropy: float | None
     head: str
     run: Run
@@ -74,13 +74,14 @@ def build_answer(answer: ListedAnswer, said: Summary, label: str = "") -> dict[s
 def render_answer_card(answer: ListedAnswer, said: Summary, label: str = "") -> SafeString:
     """``label``: what it is the best or worst of, a word of our own."""
     phase = "" if answer.phase == "train" else f'<span class="badge">{escape(answer.phase.replace("_", " ").replace("heldout", "held-out"))}</span>'
+    length = "" if answer.length is None else f'<span class="muted">{answer.length} tok</span>'
     entropy = "" if answer.mean_entropy is None else f'<span class="muted">H {format_number(answer.mean_entropy)} nats</span>'
     chips = render_to_string("annotations/chips.html", {"summary": said}) if said else ""
     group = build_numbered_address("group", (answer.step, answer.group), answer.run_id, answer.phase)
     return SafeString(  # texts of models and of people are escaped, the rest are numbers and words of our own
         f'<article class="answer"><header class="member-line">{render_total(answer.reward)}{f"<strong>{label}</strong>" if label else ""}'
         f'<a href="{escape(build_numbered_address("rollout", (answer.pk,)))}">#{answer.run.number}, step {answer.step}</a>{phase}'
-        f'<span class="muted">{answer.length} tok</span>{entropy}{chips}<a class="row-end" href="{escape(group)}">group</a></header>'
+        f'{length}{entropy}{chips}<a class="row-end" href="{escape(group)}">group</a></header>'
         f'<div class="completion">{render_text(answer.head) or EMPTY}{CUT if len(answer.head) == HEAD else ""}</div></article>'
     )
 

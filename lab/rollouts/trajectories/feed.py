@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from django.db.models import Avg, Count, F, Max, Min, Q, QuerySet, StdDev
+from django.db.models.expressions import OrderBy
 
 from lab.rollouts.trajectories.answers import Answer, collect_answers
 from lab.rollouts.trajectories.cards import Card, with_cards
@@ -91,12 +92,17 @@ def read_groups(run: Run, rows: QuerySet[Rollout], selection: Selection, methods
     start = selection.row if len(chosen) == 1 else 0
     if selection.filtered:
         rows = rows.exclude(filtered="")
-    members = rows.filter(group__in=[summary["group"] for summary in chosen]).order_by(*inside)[start : start + PAGE]
+    members = rows.filter(group__in=[summary["group"] for summary in chosen]).order_by(*map(order_last_without_value, inside))[start : start + PAGE]
     groups = assemble_feed_groups(run, chosen, with_cards(members, methods), continued=start > 0)
     if len(chosen) == 1 and start + PAGE < chosen[0]["shown"]:
         return groups, selection.query(group=selection.group, row=start + PAGE)
     reached = selection.group + len(chosen)
     return groups, selection.query(group=reached) if len(chosen) < len(summaries) else ""
+
+
+def order_last_without_value(column: str) -> OrderBy | str:
+    """A rollout whose number is not recorded stands after those that have one, whichever way they are sorted."""
+    return F(column[1:]).desc(nulls_last=True) if column.startswith("-") else column
 
 
 def summarize_feed_groups(rows: QuerySet[Rollout], order: str) -> QuerySet[Any, dict[str, Any]]:

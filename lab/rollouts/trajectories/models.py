@@ -50,16 +50,16 @@ class Rollout(TeamOwned):
     group = models.PositiveIntegerField(db_column="group_index")  # which prompt of the step
     sample = models.PositiveSmallIntegerField()  # which answer to it
     completion = models.TextField()
-    turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens
+    turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens; of a rollout without token ids in code points
     rewards = models.JSONField(default=dict)
     reward = models.FloatField(null=True)
     contributions = models.JSONField(default=dict)  # method -> the advantage after it, and "base" -> before all of them
     shaped = models.JSONField(default=dict)  # method -> the reward after it
     advantage = models.FloatField(null=True)
-    length = models.PositiveIntegerField()
+    length = models.PositiveIntegerField(null=True)  # tokens sampled by the policy; None: not recorded
     mean_entropy = models.FloatField(null=True)
     max_entropy = models.FloatField(null=True)
-    finish_reason = models.CharField(max_length=10)
+    finish_reason = models.CharField(max_length=10)  # empty: not recorded
     filtered = models.TextField(blank=True)
     superseded = models.BooleanField(default=False)
     spool_end = models.BigIntegerField()  # the spool offset after its event: what "everything after my cursor" means

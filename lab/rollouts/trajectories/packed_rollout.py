@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lab.rollouts.trajectories.alternatives import explain_missing_alternatives, unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import split_completion_blocks
+from lab.rollouts.trajectories.tokens import NO_TOKENS
 from trainers.contract.arrays import PackError, unpack_array
 
 VERSION = 2
@@ -30,7 +31,6 @@ SOURCES = {
     "weight": ("weights", "no method weights tokens here: every weight is 1"),
     "mask": ("mask", "every token is in the loss"),
 }
-NO_TOKENS = "this rollout came without tokens"
 MEASURED = ("logprobs", "entropies", "mask", "token_advantages", "weights", "reference_logprobs", "ratios", "clipped", "sampler_logprobs")
 
 
@@ -46,9 +46,11 @@ def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[s
         except PackError as damage:
             error = f"the tokens of this rollout cannot be read: {damage}"
     lengths = arrays.pop("lengths", None)
+    if lengths is None and tokens is not None and not error:
+        error, lengths = NO_TOKENS, np.empty(0, dtype=np.int64)  # turns are in code points then
     edges = utf16_edges(rollout.completion)
     total = 0
-    if lengths is not None:
+    if lengths is not None and len(lengths):
         total = len(lengths)
         ends = np.minimum(np.cumsum(lengths.astype(np.int64)), len(edges) - 1)
         arrays["widths"] = downcast_widths(np.diff(edges[ends], prepend=0))

@@ -58,7 +58,12 @@ class Block:
 
     @property
     def folded(self) -> bool:
-        return self.kind == "think" and len(self.text) > FOLD_FROM
+        return self.kind in ("think", "environment") and len(self.text) > FOLD_FROM
+
+    @property
+    def fold_words(self) -> str:
+        """What stands on the fold: whose words are behind it."""
+        return "thinking" if self.kind == "think" else self.title
 
     @property
     def length(self) -> int:
@@ -111,7 +116,9 @@ def escape_invisible_text(text: str) -> str:
 
 
 def split_completion_blocks(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None = None) -> list[Block]:
-    """The completion by author. ``turns`` are [role, start, end] in tokens; ``lengths`` (T,) says how many code points each token adds."""
+    """The completion by author. ``turns`` are [role, start, end] in tokens; ``lengths`` (T,) says how many code points each token adds. Of a rollout
+    without tokens (T = 0) turns are in code points; ``lengths`` None: not known.
+    """
     blocks: list[Block] = []
     for role, text in by_turn(completion, turns, lengths):
         if role != "assistant":
@@ -149,11 +156,11 @@ def extract_tool_name(tag: str, text: str) -> str:
 
 
 def by_turn(completion: str, turns: Sequence[Sequence[object]], lengths: npt.NDArray[np.int64] | None) -> Iterator[tuple[str, str]]:
-    """(role, text) of each turn; text that no turn covers belongs to the policy, and so does everything when the lengths are missing."""
-    if lengths is None or not len(lengths) or all(turn[0] == "assistant" for turn in turns):
+    """(role, text) of each turn; text that no turn covers belongs to the policy, and so does everything when the lengths are not known."""
+    if lengths is None or all(turn[0] == "assistant" for turn in turns):
         yield "assistant", completion
         return
-    edges = np.concatenate([[0], np.cumsum(lengths)])
+    edges = np.concatenate([[0], np.cumsum(lengths)]) if len(lengths) else np.arange(len(completion) + 1)
     at = 0
     for role, start, end in turns:
         begin, stop = (int(edges[min(max(int(str(token)), 0), len(edges) - 1)]) for token in (start, end))

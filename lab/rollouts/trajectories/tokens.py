@@ -14,6 +14,7 @@ from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import CUT_AT
 from trainers.contract.arrays import PackError, unpack_array
 
+NO_TOKENS = "this rollout came without tokens"
 SHOWN_TOKENS = 2000  # of a rollout, before "show all"
 
 EXTRAS = ("token_advantages", "weights", "reference_logprobs", "ratios", "clipped", "sampler_logprobs")
@@ -120,6 +121,8 @@ def build_tokens_json(
     except PackError as error:
         return {"id": rollout.pk, "error": f"the tokens of this rollout cannot be read: {error}"}
     total = len(arrays.ids)
+    if not total:
+        return {"id": rollout.pk, "error": NO_TOKENS}
     end = total if everything else min(total, SHOWN_TOKENS)
     shown = build_token_units(rollout.completion, arrays, special, rollout.turns, end)
     if not everything and shown and len(shown[-1][0]) > CUT_AT:

@@ -206,10 +206,10 @@ def explain_event_refusal(event: Event) -> str:
     match event:
         case Rollout():
             fits = 0 <= event.attempt < SMALLINT and 0 <= event.sample < SMALLINT and 0 <= event.step < INTEGER
-            if fits and 0 <= event.group < INTEGER and 0 <= event.length < INTEGER and 0 <= event.time < END_OF_TIME:
+            if fits and 0 <= event.group < INTEGER and 0 <= (event.length or 0) < INTEGER and 0 <= event.time < END_OF_TIME:
                 return ""  # the usual case, without a dict
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "sample": (event.sample, SMALLINT)}
-            numbers |= {"length": (event.length, INTEGER)}
+            numbers |= {"length": (event.length or 0, INTEGER)}
         case Asked():
             numbers |= {"step": (event.step, INTEGER), "group": (event.group, INTEGER), "deadline": (event.deadline, END_OF_TIME)}
             if not 0 < len(event.key) <= KEY_LENGTH or not 2 <= len(event.completions) <= MOST_RANKED:

@@ -32,6 +32,7 @@ TOKEN_COLUMNS = (
 
 # 23 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
 FIXED = Struct(">h iq i16s iq ih ii ii ih ii i? iq iq".replace(" ", "")).pack
+FIXED_NO_LENGTH = Struct(">h iq i16s iq ih ii ii ih i i? iq iq".replace(" ", "")).pack  # the length is null
 DOUBLES = Struct(">idididid").pack
 DOUBLE = Struct(">id").pack
 LENGTH = Struct(">i").pack
@@ -54,9 +55,10 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
         for index in range(start, min(start + PIECE_ROWS, len(rollouts))):
             event, end = rollouts[index]
             # fmt: off
-            parts.append(FIXED(
+            pack, length = (FIXED, (4, event.length)) if event.length is not None else (FIXED_NO_LENGTH, (-1,))
+            parts.append(pack(
                 23, 8, ids[index], 16, run, 8, prompts[index], 2, event.attempt, 4, event.step, 4, event.group, 2, event.sample,
-                4, event.length, 1, False, 8, end, 8, int((event.time - EPOCH_2000) * 1_000_000),
+                *length, 1, False, 8, end, 8, int((event.time - EPOCH_2000) * 1_000_000),
             ))
             # fmt: on
             completion, rewards = event.completion.encode(), encode_json(event.rewards)

@@ -67,7 +67,7 @@ class RolloutOut(Schema):
     advantage: float | None
     contributions: dict[str, Any] = Field(description="The advantage after each method; `base` is before all of them.")
     shaped: dict[str, Any] = Field(description="The reward after each method.")
-    length: int = Field(description="Tokens of the completion.")
+    length: int | None = Field(description="Tokens of the completion; null: not recorded.")
     mean_entropy: float | None
     max_entropy: float | None
     finish_reason: str
@@ -124,7 +124,7 @@ class MemberOut(Schema):
     sample: int
     reward: float | None
     advantage: float | None
-    length: int
+    length: int | None
     filtered: str
 
 

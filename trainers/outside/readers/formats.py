@@ -1,0 +1,25 @@
+"""All formats that ``send --from`` reads, and which of them a path holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainers.outside.readers import verl
+from trainers.outside.readers.base import SourceError, SourceFormat
+
+FORMATS: dict[str, SourceFormat] = {one.name: one for one in (verl.FORMAT,)}
+AUTO = "auto"
+
+
+def find_format(name: str, path: Path) -> SourceFormat:
+    """The format called ``name``, or with ``auto`` the one that the path holds. Raises SourceError."""
+    if name != AUTO and name not in FORMATS:
+        raise SourceError(f"there is no format {name!r}: use {AUTO} or one of {', '.join(FORMATS)}")
+    if not path.exists():
+        raise SourceError(f"{path} is not there")
+    looked_at = FORMATS.values() if name == AUTO else [FORMATS[name]]
+    for one in looked_at:
+        if one.recognize(path):
+            return one
+    looked_for = "\n".join(f"  {one.name}: {one.looks_for}" for one in looked_at)
+    raise SourceError(f"{path} holds no rollouts or metrics of a known format. Looked for:\n{looked_for}")
