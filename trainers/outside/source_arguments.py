@@ -26,6 +26,9 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trainer", default="", choices=("", *TRAINERS), help="what kind of training it is (grpo, where the source does not say)")
     parser.add_argument("--tokenizer", default="", metavar="PATH", help="tokenizer.json of the policy, its folder or its name: shows tokens")
     parser.add_argument("--run", default="", metavar="NAME", help="which run of a store that holds several")
+    parser.add_argument(
+        "--reward-weights", nargs="+", default=[], metavar="NAME=WEIGHT", help="reward functions of TRL's completions (all numeric columns, each 1)"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the run is kept (a folder of its own under ~/.local/state/policy-lab)")
 
 
@@ -36,5 +39,14 @@ def read_source_request(options: argparse.Namespace) -> SourceRequest:
         if len(named) > 2:
             raise SourceError(f"--from takes a format and a path, not {' '.join(named)}")
         sources.append((named[0], Path(named[1] if len(named) == 2 else ".").expanduser()))
-    reading = ReaderOptions(options.tokenizer, options.run)
+    reading = ReaderOptions(options.tokenizer, options.run, dict(read_weight(text) for text in options.reward_weights))
     return SourceRequest(sources, options.follow, options.wait, options.name, options.trainer, options.keep, reading)
+
+
+def read_weight(text: str) -> tuple[str, float]:
+    """Of ``NAME=WEIGHT``. Raises SourceError."""
+    name, _, weight = text.rpartition("=")
+    try:
+        return name or weight, float(weight) if name else 1.0
+    except ValueError:
+        raise SourceError(f"--reward-weights takes NAME=WEIGHT, not {text}") from None

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from trainers.outside.source_spool import SourceSpool, name_source, read_positio
 
 LOOK_SECONDS = 0.5  # between two looks at a source that is followed
 ALIVE_SECONDS = 60.0  # between two signs of life while nothing comes
-METRICS_ONLY = ("tensorboard", "wandb", "trackio", "mlflow")
 FINE, UNREACHABLE, REFUSED = 0, 1, 2
 
 
@@ -51,7 +50,7 @@ def send_sources(request: SourceRequest, client: LabClient, say: Callable[[str],
         readers = [open_source(one, path, position, request.options) for one, path in formats]
         opening = build_opening(request, formats, readers)
         ensure_run_opening(folder, opening)
-        measured = any(one.name in METRICS_ONLY for one, _ in formats)
+        measured = any(reader.brings_metrics for reader in readers)
         spool = SourceSpool(folder, position, readers, opening["total_steps"], measured)
     except SourceError as error:
         say(str(error))
@@ -89,21 +88,15 @@ def choose_keeping_folder(formats: Sequence[tuple[SourceFormat, Path]]) -> Path:
 
 def build_opening(request: SourceRequest, formats: Sequence[tuple[SourceFormat, Path]], readers: Sequence[RunReader]) -> dict[str, Any]:
     """What the sources say of the run; of two that say the same thing differently the first counts."""
-    said = [reader.describe_opening() for reader in readers]
     both = SourceOpening()
-    for one in reversed(said):
-        both = SourceOpening(
-            one.trainer or both.trainer,
-            one.policy or both.policy,
-            one.task or both.task,
-            one.total_steps or both.total_steps,
-            both.config | one.config,
-        )
-    both = replace(both, trainer=request.trainer or both.trainer)
+    for one in reversed([reader.describe_opening() for reader in readers]):
+        told = {name.name: getattr(one, name.name) or getattr(both, name.name) for name in fields(SourceOpening)}
+        both = SourceOpening(**{**told, "config": both.config | one.config})
+    kinds = [reader.trainer for reader in readers if reader.trainer != "other"]
     first, path = formats[0]
     return {
-        "name": (request.name or f"{path.name or first.name} ({first.name})")[:100],
-        "trainer": both.trainer,
+        "name": (request.name or both.name or f"{path.name or first.name} ({first.name})")[:100],
+        "trainer": request.trainer or (kinds[0] if kinds else "other"),
         "policy": both.policy[:200],
         "task": both.task[:100],
         "total_steps": both.total_steps,

@@ -10,7 +10,7 @@ from trainers.contract.events import AnyEvent, Metrics, Rollout, Warned
 from trainers.contract.spool import SPOOL, read_spool_lines
 from trainers.outside.readers.base import ReaderOptions
 from trainers.outside.readers.formats import find_format
-from trainers.outside.source_sending import METRICS_ONLY, open_source
+from trainers.outside.source_sending import open_source
 from trainers.outside.source_spool import SourceSpool, read_position
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -28,7 +28,7 @@ def open_spool(keep: Path, source: Path, name: str = "auto", **options: str) -> 
     """As a process of its own would open it: everything it knows is on the disk."""
     found, position = find_format(name, source), read_position(keep)
     reader = open_source(found, source.resolve(), position, ReaderOptions(**options))
-    return SourceSpool(keep, position, [reader], reader.describe_opening().total_steps, found.name in METRICS_ONLY)
+    return SourceSpool(keep, position, [reader], reader.describe_opening().total_steps, reader.brings_metrics)
 
 
 def read_once(keep: Path, source: Path, name: str = "auto", final: bool = True, **options: str) -> list[AnyEvent]:

@@ -41,7 +41,7 @@ Item = AnyEvent | Rewritten
 class SourceOpening:
     """How a run is introduced: what the source says of it. Empty and 0: it does not say."""
 
-    trainer: str = "grpo"
+    name: str = ""
     policy: str = ""
     task: str = ""
     total_steps: int = 0
@@ -51,10 +51,11 @@ class SourceOpening:
 @dataclass(frozen=True)
 class ReaderOptions:
     """``tokenizer``: a folder with ``tokenizer.json``, that file, or a model in the hub's cache; without one, tokens are not shown.
-    ``run``: which run of a store that holds several (W&B, Trackio, MLflow)."""
+    ``run``: which run of a store that holds several (W&B, Trackio, MLflow). ``weights``: of the reward functions, where a source does not say."""
 
     tokenizer: str = ""
     run: str = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class RunReader(ABC):
@@ -64,6 +65,8 @@ class RunReader(ABC):
     """
 
     format = ""  # its name; whoever opens the reader says it
+    trainer = "other"  # what kind of training the format stands for, as the lab calls it
+    brings_metrics = False  # else the run's curves are worked out from its rollouts
     outcome: Literal["finished", "stopped", "failed"] | None = None  # once the source itself says that the run has ended
 
     def __init__(self, path: Path, position: dict[str, Any], options: ReaderOptions) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainers.outside.readers import verl
+from trainers.outside.readers import mlflow_store, nemo_rl, openrlhf, prime_rl, skyrl, slime, tensorboard, trackio_store, trl, verl, wandb_offline
 from trainers.outside.readers.base import SourceError, SourceFormat
 
-FORMATS: dict[str, SourceFormat] = {one.name: one for one in (verl.FORMAT,)}
+MODULES = (verl, trl, prime_rl, skyrl, slime, nemo_rl, openrlhf, tensorboard, wandb_offline, trackio_store, mlflow_store)
+FORMATS: dict[str, SourceFormat] = {module.FORMAT.name: module.FORMAT for module in MODULES}
 AUTO = "auto"
 
 

@@ -23,7 +23,10 @@ encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class TokenColumns:
-    """Of a completion of T tokens: ids and, where the source has them, (T,) numbers. ``mask``: 1 where the policy wrote the token."""
+    """Of a completion of T tokens: ids and, where the source has them, (T,) numbers. ``mask``: 1 where the policy wrote the token.
+
+    ``spelled``: what the ids spell is the completion, whatever text the draft has; ``turns`` are then those in tokens.
+    """
 
     ids: list[int]
     logprobs: list[float | None] | None = None
@@ -32,6 +35,8 @@ class TokenColumns:
     mask: list[float | None] | None = None
     advantages: list[float | None] | None = None
     ratios: list[float | None] | None = None
+    spelled: bool = False
+    turns: list[Turn] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -50,9 +55,7 @@ class RolloutDraft:
     filtered: str = ""
     group: Hashable = None
     tokens: TokenColumns | None = None
-    step: int | None = None  # where the row says it; else the file does
     time: float | None = None
-    phase: Phase | None = None
 
     def group_key(self) -> Hashable:
         if self.group is not None:
@@ -81,10 +84,15 @@ def build_rollout_event(draft: RolloutDraft, place: tuple[int, Phase, int, int],
     turns, length, columns = draft.turns, draft.length, draft.tokens
     if columns is not None:
         length = count_policy_tokens(columns) if length is None else length
-        counts = lengths.count_characters(columns.ids, completion) if lengths is not None else None
-        if counts is not None:
-            arrays = pack_columns(columns, counts)
-            turns = to_token_turns(turns, counts)
+        if lengths is not None:
+            completion = to_storable_text(lengths.decode(columns.ids)) if columns.spelled else completion
+            counts = lengths.count_characters(columns.ids, completion)
+            if counts is not None:
+                arrays = pack_columns(columns, counts)
+            if columns.spelled:
+                turns = columns.turns if counts is not None else []
+            elif counts is not None:
+                turns = to_token_turns(turns, counts)
     event = Rollout(
         attempt=1,
         time=time,

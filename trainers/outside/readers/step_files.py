@@ -35,8 +35,14 @@ class StepFile:
     phase: Phase = "train"
 
 
+class NotComplete(Exception):
+    """The file is still being written, or is broken: it can be read only as a whole."""
+
+
 class StepFilesReader(RunReader):
     """A format names its files (``list_files``) and turns a row into a draft (``draft_rollout``), or into metrics (``read_metrics``)."""
+
+    trainer = "grpo"
 
     def __init__(self, path: Path, position: dict[str, Any], options: ReaderOptions) -> None:
         super().__init__(path, position, options)
@@ -50,9 +56,13 @@ class StepFilesReader(RunReader):
     def list_files(self) -> list[StepFile]:
         """All of them, in the order in which they are to be read."""
 
-    @abstractmethod
-    def draft_rollout(self, row: dict[str, Any], file: StepFile) -> RolloutDraft | None:
-        """None: the row is none, and that is fine. Raises BrokenRow."""
+    def draft_rollout(self, row: dict[str, Any], file: StepFile) -> RolloutDraft:
+        """Raises BrokenRow."""
+        raise NotImplementedError
+
+    def draft_rollouts(self, row: dict[str, Any], file: StepFile) -> list[RolloutDraft]:
+        """Of a row that may hold several, or none. Raises BrokenRow."""
+        return [self.draft_rollout(row, file)]
 
     def read_metrics(self, row: dict[str, Any], file: StepFile, time: float) -> Metrics | None:
         """Of a row that is no rollout; None where it is one. Raises BrokenRow."""
@@ -89,12 +99,12 @@ class StepFilesReader(RunReader):
         if mark is None:
             mark = self.marks[file.key] = {"offset": 0, "line": 0, "head": "", "generation": self.generation["number"]}
         since, broken = mark["offset"], mark.get("broken", 0)
-        for found in self.read_rows(file, mark, final):
+        for found in self.read_whole_rows(file, mark, final, items):
             line = found if isinstance(found, RawLine) else found[0]
             try:
                 row = parse_json_row(line) if isinstance(found, RawLine) else found[1]
-                item = self.read_metrics(row, file, changed) or self.read_rollout(row, file, changed)
-                items += [item] if item is not None else []
+                measured = self.read_metrics(row, file, changed)
+                items += [measured] if measured is not None else self.read_rollouts(row, file, changed)
             except ROW_ERRORS as error:
                 broken += 1
                 items += warn_of_row(file, line.number, str(error) or type(error).__name__, broken)
@@ -109,6 +119,16 @@ class StepFilesReader(RunReader):
         if items:
             yield items
 
+    def read_whole_rows(
+        self, file: StepFile, mark: dict[str, Any], final: bool, items: list[Item]
+    ) -> Iterator[RawLine | tuple[RawLine, dict[str, Any]]]:
+        """``read_rows``; a file that is not complete is looked at again later, or named when nothing more is waited for."""
+        try:
+            yield from self.read_rows(file, mark, final)
+        except NotComplete as error:
+            if final:
+                items.append(Warned(attempt=1, time=0.0, message=f"{file.key} was left out: {error}"[:1000], step=file.step))
+
     def begin_again(self, file: StepFile, mark: dict[str, Any]) -> list[Item]:
         """A file was written anew: a new attempt, unless it is one of the steps that the attempt has to do again anyway."""
         self.numbers = {place: numbers for place, numbers in self.numbers.items() if place != (file.step, file.phase)}
@@ -118,13 +138,13 @@ class StepFilesReader(RunReader):
         now |= {"number": now["number"] + 1, "from_step": max(0, file.step - 1)}
         return [Rewritten(file.step)]
 
-    def read_rollout(self, row: dict[str, Any], file: StepFile, changed: float) -> Item | None:
-        draft = self.draft_rollout(row, file)
-        if draft is None:
-            return None
-        step, phase = file.step if draft.step is None else draft.step, draft.phase or file.phase
-        group, sample = self.number_groups(step, phase).number_next(draft.group_key())
-        return build_rollout_event(draft, (step, phase, group, sample), changed if draft.time is None else draft.time, self.lengths)
+    def read_rollouts(self, row: dict[str, Any], file: StepFile, changed: float) -> list[Item]:
+        found: list[Item] = []
+        for draft in self.draft_rollouts(row, file):
+            group, sample = self.number_groups(file.step, file.phase).number_next(draft.group_key())
+            time = changed if draft.time is None else draft.time
+            found.append(build_rollout_event(draft, (file.step, file.phase, group, sample), time, self.lengths))
+        return found
 
     def number_groups(self, step: int, phase: Phase) -> GroupNumbers:
         """The numbering of a step; after a restart from the rows that were read before."""
@@ -147,8 +167,9 @@ class StepFilesReader(RunReader):
                 return
             try:
                 row = parse_json_row(line) if isinstance(found, RawLine) else found[1]
-                if self.read_metrics(row, file, 0.0) is None and (draft := self.draft_rollout(row, file)) is not None:
-                    numbers.number_next(draft.group_key())
+                if self.read_metrics(row, file, 0.0) is None:
+                    for draft in self.draft_rollouts(row, file):
+                        numbers.number_next(draft.group_key())
             except ROW_ERRORS:
                 continue
 
