@@ -18,7 +18,7 @@ SCANNED = 200_000  # rows of the index that are looked at; of more rollouts a sh
 
 # Answered by the index rollout_listed alone.
 ROWS_SQL = """
-SELECT id, step, length FROM trajectories_rollout
+SELECT id, step, coalesce(length, 0) FROM trajectories_rollout
 WHERE run_id = %(run)s AND phase = %(phase)s AND NOT superseded AND step BETWEEN %(first)s AND %(last)s AND hashint8(id) %% %(every)s = 0
 """
 

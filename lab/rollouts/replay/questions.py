@@ -31,6 +31,7 @@ ARRAYS = ("ids", "lengths", "logprobs", "entropies", "mask", "reference_logprobs
 MOST_ROLLOUTS = 4096
 TRAINER = "grpo"
 REPLAYED = frozenset({"rewards", "advantages", "token_weights"})  # hooks
+WITHOUT_TOKENS = "has rollouts that came without tokens, and methods act on tokens"
 HIDDEN = "It needs hidden states of the policy, which are not stored, so it cannot be replayed: remove it."
 
 
@@ -57,6 +58,12 @@ def needs_hidden_states(method: Mapping[str, Any] | None) -> bool:
     return method is not None and "hidden" in method.get("needs", ()) and bool(REPLAYED & set(method["hooks"]))
 
 
+def lacks_token_ids(run: Run) -> bool:
+    """Whether the run's newest training rollout came without tokens, as those of other frameworks do: methods act on tokens."""
+    newest = select_trained_rollouts(run).order_by("-step", "-pk").values_list("pk", flat=True).first()
+    return newest is not None and RolloutTokens.objects.filter(rollout=newest, rollout__run=run, ids=b"").exists()
+
+
 def prepare_question(
     run: Run, catalog: Catalog, step: int, group: int | None, base: Any, methods: Any, weights: Mapping[str, float]
 ) -> tuple[Replay | None, list[Problem]]:
@@ -65,6 +72,8 @@ def prepare_question(
         return None, [
             Problem("run", str(run.number), f"was trained by {run.trainer}, which has no advantages", f"choose a run of the trainer {TRAINER}")
         ]
+    if lacks_token_ids(run):
+        return None, [Problem("run", str(run.number), WITHOUT_TOKENS, "send it with its tokens: docs/formats.md")]
     base = base or run.spec.get("base") or {"name": DEFAULT_BASES[TRAINER], "config": {}}
     methods = (run.spec.get("methods") or []) if methods is None else methods
     problems = []

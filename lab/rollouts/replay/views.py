@@ -16,7 +16,7 @@ from lab.lib.numbers import parse_ids
 from lab.rollouts.replay.forms import QuestionForm
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.replay.pages import MOST_IDS, ORDERS, MemberListing, groups_of, members_page, recipe_chips, tokens_json
-from lab.rollouts.replay.questions import TRAINER, enqueue_replay
+from lab.rollouts.replay.questions import TRAINER, enqueue_replay, lacks_token_ids
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.header import build_run_header
@@ -86,6 +86,7 @@ def show_replay_form(request: HttpRequest, run: Run, form: QuestionForm | None, 
     context = {
         **build_run_header(run, "what-if"),
         "form": form,
+        "without_tokens": form is not None and lacks_token_ids(run),
         "token": secrets.token_urlsafe(16),
         "earlier": list_earlier_replays(replays_of(request).filter(run=run)),
         "served": is_analysis_served(),

@@ -325,7 +325,8 @@ def test_reading_needs_neither_numpy_nor_torch(tmp_path: Path) -> None:
     write_lines(tmp_path / "1.jsonl", {"input": "a", "output": "b", "score": 1.0})
     script = (
         "import sys\nsys.modules.update(dict.fromkeys(('numpy', 'torch', 'transformers', 'pyarrow', 'pydantic', 'sqlite3')))\n"
-        "from pathlib import Path\nfrom trainers.outside.readers.formats import find_format\nfrom trainers.outside.readers.base import ReaderOptions\n"
+        "from pathlib import Path\nfrom trainers.outside.readers.formats import find_format\n"
+        "from trainers.outside.readers.base import ReaderOptions\n"
         "from trainers.outside import source_sending, source_arguments\n"
         f"reader = find_format('auto', Path({json.dumps(str(tmp_path))})).open(Path({json.dumps(str(tmp_path))}), {{}}, ReaderOptions())\n"
         "assert len([one for items in reader.read_new_items(True) for one in items]) == 1"
