@@ -17,7 +17,7 @@ CHROMIUM = $(firstword $(foreach name,chromium-headless-shell chromium chromium-
 # mypy reads Django's settings but connects to nothing
 LINT_ENV := DATABASE_URL=postgres:///lint REDIS_URL=unix:///lint SECRET_KEY=lint
 
-.PHONY: help setup setup-test demo up test test-quick lint format catalog features client lock images bundle chromium clean
+.PHONY: help setup setup-test demo up test test-quick lint format catalog features formats client lock images bundle chromium clean
 
 help:
 	@echo "make demo     train the built-in policy in three stages and show what each did (about 4 minutes)"
@@ -25,7 +25,7 @@ help:
 	@echo "make test     all tests      make test-quick   those without training, browser and long files (about 2 minutes)"
 	@echo "make lint     all checks     make format   put the code into shape"
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
-	@echo "make features write docs/features.md anew from the marks of the tests"
+	@echo "make features write docs/features.md anew from the marks of the tests      make formats  docs/formats.md from the formats"
 	@echo "make client   write dist/policy_lab-*.whl, the Python client that the lab also serves at /client/"
 	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
 	@echo "make bundle   write dist/*.tar: this commit with all it needs, to be installed without a network on a machine like this one"
@@ -90,6 +90,9 @@ client: setup
 
 features:
 	$(PY) -m tests.features
+
+formats:
+	DATABASE_URL=postgres:///docs REDIS_URL=unix:///docs SECRET_KEY=docs DJANGO_SETTINGS_MODULE=lab.settings $(PY) -c "import django, runpy; django.setup(); runpy.run_module('tests.formats_page', run_name='__main__')"
 
 # Only the browser tests need it; Debian's shell without windows is quicker, other systems have the whole browser only.
 chromium:

@@ -69,7 +69,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
     ),
     "Rollouts": (
         Feature(32, "Table of a step: reward, advantage, length, how it ended"),
-        Feature(33, "Chat: roles, tool calls, thinking folded", "tool calls of runs elsewhere, which come with real work"),
+        Feature(33, "Chat: roles, tool calls, thinking folded"),
         Feature(34, "Rendered text, raw text, tokens"),
         Feature(35, "Any earlier step by slider, number and keyboard"),
         Feature(36, "Rollouts left out of training are kept with the reason"),

@@ -325,6 +325,26 @@ def test_without_tokens_and_without_scripts_the_text_is_there(page: Page, run: R
     expect(without_scripts.locator("#reader-bar")).to_be_hidden()
 
 
+@pytest.mark.feature(33)
+def test_turns_and_calls_of_a_rollout_without_tokens_are_told_apart(page: Page, run: Run) -> None:
+    """As runs of other frameworks come: turns in code points, a long result of a tool and long thinking folded."""
+    parts = [("assistant", f"<think>{'hm ' * 300}</think>🦊{CALL}</tool_call>"), ("tool", "4 " * 1500), ("assistant", "<answer>4</answer>")]
+    text, turns = "", []
+    for role, part in parts:
+        turns.append(Turn(role, len(text), len(text) + len(part)))
+        text += part
+    nothing = {"ids": b"", "lengths": b"", "logprobs": b"", "entropies": b"", "length": None, "finish_reason": ""}
+    add(run, [started(), rollout(1, completion=text, turns=turns, **nothing)])
+    visit(page, "")
+    blocks = page.locator("#text .turn")
+    expect(blocks.locator(".role-name")).to_have_text(["thinking", "assistant", "call · look_up", "tool · not in the loss", "assistant"])
+    expect(blocks.locator(".muted").nth(3)).to_have_text(" 3000 characters")
+    assert blocks.evaluate_all("(all) => all.map((one) => one.open)") == [False, None, True, False, None]
+    expect(blocks.nth(4)).to_contain_text("<answer>4</answer>")
+    expect(page.locator(".trajectory-facts")).to_contain_text("length not recorded")
+    expect(page.locator("#no-tokens")).to_contain_text("came without tokens")
+
+
 @pytest.mark.parametrize("mode", ["", "text", "tokens"])
 def test_hostile_text_is_shown_and_nothing_of_it_runs(mode: str, page: Page, run: Run) -> None:
     requests: list[str] = []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import formats_page
 from tests.features import DOCUMENT, find_contradictions, find_marked_tests, write_document
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,3 +41,8 @@ def test_every_feature_is_shown_by_a_test_or_said_to_be_lacking() -> None:
     tests = find_marked_tests()
     assert find_contradictions(tests) == []
     assert DOCUMENT.read_text() == write_document(tests), "make features writes docs/features.md anew"
+
+
+def test_every_format_is_documented_with_an_example() -> None:
+    assert formats_page.DOCUMENT.read_text() == formats_page.write_document(), "make formats writes docs/formats.md anew"
+    assert set(formats_page.BY_HAND) == {name for name, one in formats_page.IMPORTED.items() if one.by_hand}

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from trainers.contract.events import Metrics, Turn
-from trainers.outside.readers.base import BrokenRow, Phase, SourceFormat, SourceOpening, list_folder, read_number, read_number_list, read_step
+from trainers.outside.readers.base import (
+    BrokenRow,
+    Phase,
+    ReaderOptions,
+    SourceFormat,
+    SourceOpening,
+    list_folder,
+    read_number,
+    read_number_list,
+    read_step,
+)
 from trainers.outside.readers.chat_text import messages_to_completion, messages_to_prompt, read_messages
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft, TokenColumns, collect_numbers
@@ -52,15 +62,15 @@ def recognize_prime_rl_output(path: Path) -> bool:
 
 
 class PrimeRlReader(StepFilesReader):
+    def __init__(self, path: Path, position: dict[str, Any], options: ReaderOptions) -> None:
+        super().__init__(path, position, options)
+        self.brings_metrics = (path / METRICS).is_file()
+
     def describe_opening(self) -> SourceOpening:
         return SourceOpening(config={"framework": "prime-rl", "output": str(self.path)})
 
     def list_files(self) -> list[StepFile]:
         return list_prime_files(self.path)
-
-    @property
-    def brings_metrics(self) -> bool:
-        return (self.path / METRICS).is_file()
 
     def read_metrics(self, row: dict[str, Any], file: StepFile, time: float) -> Metrics | None:
         if file.key != METRICS:

@@ -123,7 +123,7 @@ def count_policy_tokens(columns: TokenColumns) -> int:
     return len(columns.ids) if columns.mask is None else sum(1 for one in columns.mask if one)
 
 
-def summarize_entropies(columns: TokenColumns | None) -> dict[str, float]:
+def summarize_entropies(columns: TokenColumns | None) -> dict[str, Any]:
     """Mean and largest entropy over the policy's tokens; nothing where the source has none."""
     if columns is None or columns.entropies is None:
         return {}
