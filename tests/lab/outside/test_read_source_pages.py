@@ -91,7 +91,7 @@ def list_pages(run: Run, rollouts: list[Rollout]) -> list[str]:
     return [
         f"{own}/",
         f"{own}/rollouts/?{where}",
-        *(f"{own}/rollouts/?{where}&sort={order}&layout={layout}" for order in ("longest", "best", "uncertain") for layout in ("cards", "list")),
+        *(f"{own}/rollouts/?{where}&sort={order}&layout={layout}" for order, layout in (("longest", "cards"), ("uncertain", "list"))),
         f"{own}/steps.json?phase={one.phase}",
         f"{own}/tokens.json?ids={one.pk},{last.pk}",
         f"{own}/groups/?{where}",
