@@ -1,12 +1,19 @@
 """The launch form in a browser: arithmetic and problems while typing, the check, one launch, nothing lost."""
 
-from collections.abc import Callable
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run, Status
+from lab.training.workers.models import Worker
+from tests.trainers.hub_of_models import QWEN
 
 
 @pytest.fixture
@@ -138,3 +145,33 @@ def test_it_launches_without_scripts(without_scripts: Page, team: Team) -> None:
     page.get_by_role("button", name="Launch", exact=True).click()
     run = Run.objects.of(team).get()
     assert (run.task, run.total_steps) == ("calendar", 11)
+
+
+@pytest.fixture
+def large_model(settings: Any) -> Iterator[str]:
+    """The name of a folder with the configuration of a model of 0.6 billion parameters; that its weights are not there is another problem."""
+    folder = Path(settings.POLICIES_ROOT) / "large"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(QWEN))
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
+    yield folder.name
+    shutil.rmtree(folder)
+
+
+def test_one_button_takes_what_makes_a_model_fit(page: Page, owner: User, sign_in: Callable[[User], None], large_model: str) -> None:
+    Worker.objects.create(name="small", host="h", pid=1, queues=["gpu"], gpu="NVIDIA L4", gpu_memory=8 * 2**30)
+    sign_in(owner)
+    page.goto("/launch/grpo/")
+    page.locator('[name="policy"][value="folder"]').check()
+    page.locator('[name="policy.folder"]').select_option(large_model)
+    model = page.locator("[data-model]")
+    expect(model).to_contain_text("apache-2.0")
+    page.get_by_role("button", name="Use LoRA r=16 with gradient checkpointing").click()
+    expect(page.locator('[name="lora"]')).to_be_checked()
+    expect(page.locator('[name="stages.0.training.gradient_checkpointing"]')).to_be_checked()
+    expect(page.locator('[name="stages.0.training.learning_rate"]')).to_have_value("1e-05")
+    expect(page.get_by_role("button", name="Use LoRA r=16 with gradient checkpointing")).to_have_count(0)
+    page.get_by_role("button", name=re.compile("Use all . suggested values")).click()
+    expect(page.locator('[name="stages.0.training.per_device_train_batch_size"]')).to_have_value("8")
+    expect(page.locator('[name="stages.0.training.max_completion_length"]')).to_have_value("512")
+    expect(page.get_by_role("button", name=re.compile("^Use "))).to_have_count(0)

@@ -74,7 +74,7 @@ def test_the_measured_peak_stands_beside_the_estimate(team: Team, as_owner: Clie
     page = " ".join(shown(as_owner, f"/runs/{run.pk}/config/").split())
     assert "<dt>Measured peak</dt><dd>7.0 GiB</dd>" in page
     assert "<dt>Estimated</dt><dd>5.0 GiB to 9.0 GiB</dd>" in page
-    assert "Weights: parameters × 4 bytes" in page
+    assert '<dt>Weights</dt><dd>2.0 GiB <span class="muted small">parameters × 4 bytes</span>' in page
     assert "allocated on the GPU at most" in page
     assert json.loads(shown(as_owner, f"/runs/{run.pk}/attempts/1/environment.json"))["memory"]["peak"] == 7 << 30
     process = recorded(team, started(environment=environment()), memory(1 << 30, "process"))

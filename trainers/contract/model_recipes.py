@@ -1,6 +1,6 @@
 """Recipes for one's own model: Qwen3 of four sizes on one GPU of three, GRPO on math problems, and SFT then DPO on preference pairs.
 
-What is trained (all weights, LoRA or QLoRA), how many sequences a forward pass has and whether activations are recomputed is chosen so that the whole
+What is trained (everything, LoRA or QLoRA), how many sequences a forward pass has and whether activations are recomputed is chosen so that the whole
 estimate (``trainers/checks/model_memory.py``) is within the GPU; ``tests/trainers/test_model_recipes.py`` holds every combination to it. Learning
 rates are those of ``trainers/checks/model_settings.py``. Nothing here was measured on a GPU.
 """
@@ -13,8 +13,8 @@ from trainers.contract.recipe_parts import Recipe, RecipeStage
 GRPO_FAMILY, PAIRS_FAMILY = "GRPO on math problems", "SFT, then DPO on preference pairs"
 GPUS = (24, 80, 141)  # GB
 COMPLETIONS, PAIRS = 64, 32  # of an optimiser step
-ADAPTERS: dict[str, dict[str, Any] | None] = {"all weights": None, "LoRA": {"r": 16, "alpha": 32}, "QLoRA": {"r": 16, "alpha": 32, "quantize": True}}
-RATES = {"grpo": (1e-6, 1e-5), "sft": (2e-5, 2e-4), "dpo": (1e-6, 1e-5)}  # of all weights, of adapters
+ADAPTERS: dict[str, dict[str, Any] | None] = {"full": None, "LoRA": {"r": 16, "alpha": 32}, "QLoRA": {"r": 16, "alpha": 32, "quantize": True}}
+RATES = {"grpo": (1e-6, 1e-5), "sft": (2e-5, 2e-4), "dpo": (1e-6, 1e-5)}  # of full training, of adapters
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ MODELS = (
     HubModel("8b", "Qwen3 8B", "Qwen/Qwen3-8B"),
 )
 GRPO_FITS = {  # a model's fits on the GPUs
-    "600m": (Fit("all weights", 8), Fit("all weights", 16, False), Fit("all weights", 16, False)),
-    "1700m": (Fit("LoRA", 16), Fit("all weights", 8, False), Fit("all weights", 16, False)),
-    "4b": (Fit("LoRA", 16), Fit("LoRA", 16), Fit("all weights", 16)),
+    "600m": (Fit("full", 8), Fit("full", 16, False), Fit("full", 16, False)),
+    "1700m": (Fit("LoRA", 16), Fit("full", 8, False), Fit("full", 16, False)),
+    "4b": (Fit("LoRA", 16), Fit("LoRA", 16), Fit("full", 16)),
     "8b": (Fit("QLoRA", 8), Fit("LoRA", 16), Fit("LoRA", 16)),
 }
 PAIR_FITS = {
-    "600m": (Fit("all weights", 8), Fit("all weights", 8, False), Fit("all weights", 16, False)),
-    "1700m": (Fit("LoRA", 8), Fit("all weights", 8), Fit("all weights", 8, False)),
-    "4b": (Fit("LoRA", 8), Fit("LoRA", 16), Fit("all weights", 8)),
+    "600m": (Fit("full", 8), Fit("full", 8, False), Fit("full", 16, False)),
+    "1700m": (Fit("LoRA", 8), Fit("full", 8), Fit("full", 8, False)),
+    "4b": (Fit("LoRA", 8), Fit("LoRA", 16), Fit("full", 8)),
     "8b": (Fit("QLoRA", 4), Fit("LoRA", 16), Fit("LoRA", 16)),
 }
 
@@ -77,7 +77,7 @@ def make_recipe(kind: str, title: str, summary: str, stages: tuple[RecipeStage, 
 def build_training(trainer: str, fit: Fit, sequences: int) -> dict[str, Any]:
     return {
         "trainer": trainer,
-        "learning_rate": RATES[trainer][fit.how != "all weights"],
+        "learning_rate": RATES[trainer][fit.how != "full"],
         "per_device_train_batch_size": fit.batch,
         "gradient_accumulation_steps": sequences // fit.batch,
         "gradient_checkpointing": fit.recompute,

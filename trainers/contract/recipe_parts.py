@@ -24,4 +24,4 @@ class Recipe:
     family: str = ""
     model: str = ""
     gpu: int = 0
-    how: str = ""  # what is trained of it, in two words
+    how: str = ""  # full, LoRA or QLoRA
