@@ -11,11 +11,16 @@ from trainers.checks.model_facts import ModelFacts, read_model_facts
 from trainers.checks.model_memory import count_layer_parameters, estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.checks.preflight import run_preflight_checks
+from trainers.contract.events import Message
 from trainers.contract.machine import Machine
 from trainers.contract.model_recipes import GPUS, GRPO_FITS, MODEL_RECIPES, MODELS
 from trainers.contract.recipe_parts import Recipe
 from trainers.contract.spec import RunSpec, parse_spec
 from trainers.data.datasets import read_rows
+from trainers.judges.rewards import score_column, weights_of
+from trainers.rewards.columns import compose_task
+from trainers.tasks.base import Example
+from trainers.tasks.registry import get_task
 
 GB = 10**9
 PROMPT_TOKENS = 256  # of a GSM8K problem with its instruction; the longest has about 200
@@ -72,7 +77,27 @@ def test_its_settings_suit_the_model_and_would_be_accepted(recipe: Recipe, numbe
     spec = spec_of(recipe, number)
     assert find_unsuitable_settings(spec, facts_of(recipe.model), PROMPT_TOKENS) == []
     machine = Machine("worker gpu", True, recipe.gpu * GB, ("bitsandbytes",))
-    assert run_preflight_checks(spec, policy_pending=True, machine=machine).problems == []
+    report = run_preflight_checks(spec, policy_pending=True, machine=machine)
+    assert report.problems == []
+    assert not [warning for warning in report.warnings if "reward" in warning.field]
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("so \\boxed{1,042}", 1.0),
+        ("first \\boxed{3}, no: \\boxed{1042}", 1.0),
+        ("<think>1+1=2</think><answer>1042</answer>", 1.0),
+        ("1042", 0.0),
+        ("\\boxed{7}", 0.0),
+    ],
+)
+def test_math_is_scored_by_the_answer_in_its_box(text: str, score: float) -> None:
+    spec = spec_of(MODEL_RECIPES[0], 0)
+    task = compose_task(get_task("mini_gsm"), spec)
+    assert weights_of(task, spec) == {"correct": 0.0, "format": 0.0, "brevity": 0.0, "working": 0.0, "math-verify": 1.0}
+    [found] = score_column(task, "math-verify", [(text, Example([Message("user", "How many?")], "1042"))])
+    assert found.value == score
 
 
 def test_one_file_of_pairs_does_for_sft_and_dpo(tmp_path: Path) -> None:

@@ -14,6 +14,13 @@ GRPO_FAMILY, PAIRS_FAMILY = "GRPO on math problems", "SFT, then DPO on preferenc
 GPUS = (24, 80, 141)  # GB
 COMPLETIONS, PAIRS = 64, 32  # of an optimiser step
 ADAPTERS: dict[str, dict[str, Any] | None] = {"full": None, "LoRA": {"r": 16, "alpha": 32}, "QLoRA": {"r": 16, "alpha": 32, "quantize": True}}
+BOXED = r"(?:\\boxed\{|<answer>)([^{}<]*)"  # where models write a number that they were asked for, and where the built-in tasks' answers stand
+MATH_REWARD = [
+    {
+        "name": "math-verify",
+        "definition": {"kind": "library", "function": "math-verify", "config": {"answer": "pattern", "answer_pattern": BOXED}},
+    }
+]
 RATES = {"grpo": (1e-6, 1e-5), "sft": (2e-5, 2e-4), "dpo": (1e-6, 1e-5)}  # of full training, of adapters
 
 
@@ -54,10 +61,10 @@ PAIR_FITS = {
 
 
 def build_math_recipe(model: HubModel, gpu: int, fit: Fit) -> Recipe:
-    """Problems with a checkable answer, from a file in GSM8K's form (prompt, reference) or the task's own."""
+    """Problems with a checkable answer, from a file in GSM8K's form (prompt, reference) or the task's own, compared as mathematics."""
     training = build_training("grpo", fit, COMPLETIONS) | {"max_steps": 200, "num_generations": 8, "max_completion_length": 512}
-    summary = "RL from right and wrong answers on the base DAPO. Choose a file with prompt and reference, as GSM8K has, or the task's own."
-    stages = (build_stage("GRPO", model, fit, training),)
+    summary = "RL on the base DAPO; math-verify checks the last \\boxed{} or <answer>. Choose a file with prompt and reference, as GSM8K has."
+    stages = (build_stage("GRPO", model, fit, training, MATH_REWARD),)
     return make_recipe("math", f"{GRPO_FAMILY}: {model.title} on {gpu} GB", summary, stages, GRPO_FAMILY, model, gpu, fit)
 
 
@@ -84,12 +91,14 @@ def build_training(trainer: str, fit: Fit, sequences: int) -> dict[str, Any]:
     }
 
 
-def build_stage(title: str, model: HubModel | None, fit: Fit, training: dict[str, Any]) -> RecipeStage:
-    """Without ``model`` it goes on from the stage before."""
+def build_stage(title: str, model: HubModel | None, fit: Fit, training: dict[str, Any], rewards: list[dict[str, Any]] | None = None) -> RecipeStage:
+    """Without ``model`` it goes on from the stage before. ``rewards``: columns that count in place of the task's own."""
     policy = {"policy": {"kind": "hub", "name": model.name}} if model else {}
     lora = {"lora": ADAPTERS[fit.how]} if ADAPTERS[fit.how] else {}
+    task: dict[str, Any] = {"name": "mini_gsm", "difficulty": "hard"}
+    scored = {"task": task | {"rewards": {"correct": 0.0}}, "rewards": rewards} if rewards else {"task": task}
     machine = {"device": "cuda", "precision": "bf16", "evaluation": {"prompts": 64}}
-    return RecipeStage(title, {**policy, **lora, "task": {"name": "mini_gsm", "difficulty": "hard"}, "training": training, **machine})
+    return RecipeStage(title, {**policy, **lora, **scored, "training": training, **machine})
 
 
 MODEL_RECIPES = (
