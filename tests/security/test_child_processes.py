@@ -41,6 +41,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
 }
 ALLOWED = {
     "trainers/attempt/code_version.py": 1,  # git; a trainer may not import the filter, and passes four names (tests/trainers/test_recorded.py)
+    "trainers/rewards/line_child.py": 1,  # compares mathematics with what Python needs and no secret; scores shadows with what the trainer has
     "trainers/sandbox/client.py": 1,  # a server that gets three names of its own and no more (tests/trainers/test_sandbox_attacks.py)
 }
 FORKS = {
@@ -179,8 +180,8 @@ def test_a_playground(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_branch(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reward functions of other packages score what it wrote."""
-    hold(caught(monkeypatch, answering, answering.start_branching_process), *OPERATORS)
+    """The run's reward functions score what it wrote: those of other packages, and a judge."""
+    hold(caught(monkeypatch, answering, answering.start_branching_process), *OPERATORS, *JUDGE)
 
 
 def test_an_embedder(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ edit promotes a column (``trainers/contract/edits.py``): from then on the traine
 
 import json
 import logging
+import os
 import queue
 import threading
 import time
@@ -49,7 +50,8 @@ class Shadows:
     def __init__(self, columns: Sequence[RewardColumn], attempt: Attempt) -> None:
         self.attempt = attempt
         self.columns = {column.name: column for column in columns}
-        self.child = LineChild("trainers", "score", greets=False, threads=torch.get_num_threads())
+        environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}  # with other numbers of threads sums come out differently
+        self.child = LineChild("trainers", "score", greets=False, environment=environment)
         self.waiting: queue.Queue[ShadowBatch | None] = queue.Queue(WAITING)
         self.thread: threading.Thread | None = None
         self.dropped, self.failures = 0, dict.fromkeys(self.columns, 0)

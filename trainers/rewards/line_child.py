@@ -7,13 +7,15 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 START_SECONDS = 120.0  # importing what the child needs, on a busy machine
 END_SECONDS = 5.0
 READY = b"ready\n"
+PLAIN_NAMES = frozenset(("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"))
+PLAIN_PREFIXES = ("LC_", "PYTHON", "MALLOC_")
 ROOT = Path(__file__).resolve().parents[2]  # where ``python -m trainers`` is found
 
 
@@ -34,8 +36,10 @@ class LineChild:
     question, and again after a kill.
     """
 
-    def __init__(self, module: str, *arguments: str, greets: bool = True, threads: int = 1) -> None:
-        self.module, self.arguments, self.greets, self.threads = module, arguments, greets, threads
+    def __init__(self, module: str, *arguments: str, greets: bool = True, environment: Mapping[str, str] | None = None) -> None:
+        """``environment``: the child's; without one it gets what Python needs, and no secret."""
+        self.module, self.arguments, self.greets = module, arguments, greets
+        self.environment = environment
         self.process: subprocess.Popen[bytes] | None = None
         self.rest = b""
 
@@ -54,8 +58,8 @@ class LineChild:
 
     def start(self) -> subprocess.Popen[bytes]:
         command: Sequence[str] = [*STEADFAST, sys.executable, "-m", self.module, *self.arguments]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0, cwd=ROOT)
+        given = pick_plain_environment() if self.environment is None else self.environment
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=given, bufsize=0, cwd=ROOT)
         self.rest = b""
         if self.greets and self.read_line(self.process, START_SECONDS) != READY:
             raise ChildFailed(f"{self.module} did not start")
@@ -93,6 +97,12 @@ class LineChild:
         except subprocess.TimeoutExpired:
             process.kill()
         end_pipes(process)
+
+
+def pick_plain_environment() -> dict[str, str]:
+    """Where programs and files are and how Python is to behave; one thread."""
+    plain = {name: value for name, value in os.environ.items() if name in PLAIN_NAMES or name.startswith(PLAIN_PREFIXES)}
+    return plain | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def end_pipes(process: subprocess.Popen[bytes]) -> None:

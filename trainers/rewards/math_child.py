@@ -46,6 +46,7 @@ def compare(request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # it writes answers, and no files
     sys.set_int_max_str_digits(LARGEST_INTEGER)
     logging.disable(logging.WARNING)  # that time limits are off
     signal.signal(signal.SIGALRM, end)

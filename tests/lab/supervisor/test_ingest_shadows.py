@@ -11,8 +11,6 @@ from lab.training.runs.reward_weights import collect_reward_weights
 from tests.lab.supervisor.spools import make_run, measured, rollout, started, store, write
 from trainers.contract.events import ShadowRewards
 
-pytestmark = pytest.mark.feature(95)
-
 NAME = "odd (shadow)"
 
 

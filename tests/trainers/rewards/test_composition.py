@@ -14,8 +14,6 @@ from trainers.rewards.definition_checks import find_definition_problems
 from trainers.rewards.registry import BUILT_IN
 from trainers.rewards.scores import Score
 
-pytestmark = pytest.mark.feature(13)
-
 ROOT = Path(__file__).resolve().parents[3]
 NONE, ONE = library("exact-match"), library("length", least=1)  # without a reference the first has no opinion
 TWO, ZERO = library("regex", pattern=".", found=2), library("regex", pattern="never")
@@ -26,6 +24,7 @@ def parts(*rewards: Any, weights: Any = ()) -> dict[str, Any]:
     return {"kind": "sum", "parts": listed}
 
 
+@pytest.mark.feature(13)
 def test_a_sum_adds_the_parts_with_an_opinion():
     assert score_one(parts(ONE, TWO, NONE, weights=[0.5, -1, 9]), "x") == -1.5
     assert score_one(parts(NONE, weights=[1]), "x") is None

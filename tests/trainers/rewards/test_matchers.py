@@ -4,8 +4,6 @@ import pytest
 
 from tests.trainers.rewards.scoring import library, make_example, score_batch, score_one
 
-pytestmark = pytest.mark.feature(13)
-
 MATCHERS = ("exact-match", "normalised-match", "number", "multiple-choice", "ngram-similarity")
 
 

@@ -2,14 +2,13 @@
 
 import os
 import time
+from pathlib import Path
 
 import math_verify
 import pytest
 
 from tests.trainers.rewards.scoring import DEFINITION, library, make_example
 from trainers.rewards.composition import build_reward
-
-pytestmark = pytest.mark.feature(13)
 
 # Answers as GSM8K and MATH have them: (completion, reference, right)
 CASES = [
@@ -84,3 +83,12 @@ def test_a_comparison_past_the_limit_is_wrong_or_no_opinion_as_asked(monkeypatch
             assert made.function.child.process is None
         finally:
             made.close()
+
+
+def test_the_child_knows_no_secret(scorer, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    scorer.close()
+    assert scorer.score_batch([("7", make_example("7"))])[0].value == 1.0
+    environment = Path(f"/proc/{scorer.function.child.process.pid}/environ").read_bytes()
+    assert b"PATH=" in environment
+    assert b"hf_secret" not in environment

@@ -18,7 +18,7 @@ from trainers.rewards.definition_checks import find_definition_problems
 from trainers.rewards.judgements import FILE
 from trainers.rewards.scores import ScoringContext
 
-pytestmark = [pytest.mark.feature(13), pytest.mark.training]
+pytestmark = [pytest.mark.training]
 
 
 def build(definition: dict[str, Any], folder: Any = None) -> Any:

@@ -14,8 +14,6 @@ from trainers.rewards.columns import compose_task
 from trainers.rewards.scores import Score
 from trainers.tasks.registry import get_task
 
-pytestmark = pytest.mark.feature(13)
-
 SEVEN = {"name": "seven", "definition": library("regex", pattern="7"), "weight": 0.5}
 NUMBER = {"name": "number", "definition": library("number", answer="answer-tag"), "weight": 0.0}
 SCHEMA = {"name": "shape", "definition": library("json-schema", from_data="shape"), "weight": 2.0}  # no row has one
@@ -95,6 +93,7 @@ def test_a_shadow_needs_grpo_and_has_no_weight(tmp_path):
     assert [problem.field for problem in report.problems] == ["task.rewards.seven"]
 
 
+@pytest.mark.feature(13)
 @pytest.mark.training
 def test_grpo_trains_on_the_columns_and_says_what_they_cost_and_miss(tmp_path, written_answers):
     from trainers.attempt import train

@@ -11,7 +11,7 @@ from trainers.checks.preflight import run_preflight_checks
 from trainers.contract.events import AttemptFinished, Metrics, Rollout, Warned
 from trainers.sandbox import probe_sandbox
 
-pytestmark = [pytest.mark.feature(13), pytest.mark.skipif(not probe_sandbox().holds, reason=probe_sandbox().explain())]
+pytestmark = [pytest.mark.skipif(not probe_sandbox().holds, reason=probe_sandbox().explain())]
 
 TESTS = ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add('a', 'b') == 'ab'"]
 RIGHT = "Here it is:\n```python\ndef add(a, b):\n    return a + b\n```\nDone."

@@ -6,12 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.trainers.rewards.scoring import library
 from trainers.rewards.scoring_requests import LARGEST_LINE, MOST_ROWS, KeptScorers, answer_scoring_line
-
-pytestmark = pytest.mark.feature(13)
 
 ROOT = Path(__file__).resolve().parents[3]
 NUMBER = library("number", answer="boxed")

@@ -17,7 +17,7 @@ from trainers.contract.events import Edited, Metrics, Rollout, ShadowRewards, Wa
 from trainers.contract.reward_definitions import RewardColumn
 from trainers.rewards.line_child import LineChild
 
-pytestmark = [pytest.mark.feature(95), pytest.mark.training]
+pytestmark = [pytest.mark.training]
 
 PYTHON = "def score(completion, reference, data):\n    return len(completion) / 10 + data['start'] / 7"
 COLUMN = {"name": "odd", "definition": {"kind": "sum", "parts": [{"reward": code(PYTHON)}, {"reward": library("regex", pattern="7"), "weight": 0.3}]}}
@@ -51,6 +51,7 @@ def runs(tmp_path_factory):
     return found
 
 
+@pytest.mark.feature(95)
 def test_a_shadow_scores_exactly_what_the_trainer_would(runs):
     assert inline_scores(runs["shadow"]) == {}
     scores = shadow_scores(runs["shadow"])
@@ -88,6 +89,7 @@ def test_a_rollout_is_reported_before_its_shadow_s_score(runs):
             assert {(event.step, group, sample) for group, sample, _ in event.scores} <= seen
 
 
+@pytest.mark.feature(95)
 def test_a_promoted_shadow_is_a_reward_from_its_step_on(runs):
     folder = runs["promoted"]
     [edited] = [event for event in events_in(folder) if isinstance(event, Edited)]
