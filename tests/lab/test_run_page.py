@@ -24,6 +24,7 @@ from lab.training.workers.models import Worker
 from tests.lab.supervisor.spools import finished, measured, started, steps, write
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.events import Checkpoint as CheckpointEvent
+from trainers.contract.hyperparameters import TRAINERS
 from trainers.contract.spec import parse_spec
 
 GRPO = {"task": {"name": "mini_gsm"}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
@@ -242,10 +243,11 @@ def test_the_reward_chart_knows_the_weights_of_the_runs_task(as_owner: Client, m
 
 
 @pytest.mark.feature(21)
-@pytest.mark.parametrize("trainer", ["grpo", "sft", "dpo", "kto", "reward"])
+@pytest.mark.parametrize("trainer", TRAINERS)
 def test_samples_of_a_step_are_those_that_the_trainers_count(trainer: str, team: Team) -> None:
     training = {"trainer": trainer, "per_device_train_batch_size": 16, "gradient_accumulation_steps": 3}
-    spec = parse_spec({"policy": {"kind": "tiny"}, "task": {"name": "mini_gsm"}, "training": training, "output": "."})
+    teacher = {"kind": "tiny"} if trainer == "gkd" else None
+    spec = parse_spec({"policy": {"kind": "tiny"}, "teacher": teacher, "task": {"name": "mini_gsm"}, "training": training, "output": "."})
     samples = count_samples_per_step(Run(spec=spec.model_dump(mode="json"), trainer=trainer))
     assert samples is not None
     assert samples["per_step"] == compute_batch_figures(spec)[f"{samples['name']}_per_step"] == 48

@@ -109,7 +109,7 @@ def test_vllm_on_a_cpu_is_refused():
         ({"policy": {"kind": "tiny", "path": "x"}}, "policy.path", "only for kind folder; remove it"),
         ({"learning_rate": 1e-4}, "learning_rate", "it belongs to training.learning_rate"),
         ({"sed": 4}, "sed", "did you mean seed?"),
-        ({"lora": {"rank": 4}}, "lora.rank", "remove it; known here: r, alpha, dropout, target_modules"),
+        ({"lora": {"rank": 4}}, "lora.rank", "remove it; known here: r, alpha, dropout, quantize, target_modules"),
         ({"methods": [{"name": "x", "confg": {}}]}, "methods.0.confg", "did you mean methods.0.config?"),
     ],
 )
@@ -131,6 +131,7 @@ def test_a_missing_field_shows_no_value():
     [
         ({"training": {}}, "training.trainer", f"use one of {', '.join(TRAINERS)}"),
         ({"training": {"trainer": "gpro"}}, "training.trainer", f"use one of {', '.join(TRAINERS)}; did you mean grpo?"),
+        ({"teacher": {"kind": "foldr"}}, "teacher.kind", "use one of tiny, hub, folder, run; did you mean folder?"),
         ({"policy": {"kind": "hubb"}}, "policy.kind", "use one of tiny, hub, folder, run; did you mean hub?"),
         ({"device": "cud"}, "device", "use one of these; did you mean cuda?"),
         ({"training": "grpo"}, "training", "write {…}"),

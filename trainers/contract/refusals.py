@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from trainers.contract.problems import Contradiction, Problem, SpecError
 
 # Fields that hold one of several models, chosen by a key of theirs; pydantic puts the choice into the location of an error.
-UNIONS = {"policy": "kind", "training": "trainer"}
+UNIONS = {"policy": "kind", "teacher": "kind", "training": "trainer"}
 DEEPEST = 40  # nested lists and objects; a spec has five
 
 
