@@ -141,6 +141,8 @@ RECIPES = (
             ),
         ),
     ),
+    # Held-out accuracy of the cold-started policy, .31, became .82 with rloo, .65 with orpo, .52 with simpo and .75 with online-dpo. At orpo's usual
+    # rate (1e-4) it stayed at .34: the likelihood of the prompts, which the cold start has not learnt, takes most of the steps.
     Recipe(
         "rloo",
         "RLOO on word problems",
@@ -192,6 +194,7 @@ RECIPES = (
         2,
         (RecipeStage("Online DPO", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "online-dpo"}}),),
     ),
+    # .00 to .09 in 300 steps, still rising; the teacher has .31. At 3e-3 it ended at .05.
     Recipe(
         "gkd",
         "Distillation from a teacher",
