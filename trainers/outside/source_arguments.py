@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainers.outside.readers.base import ReaderOptions, SourceError
-from trainers.outside.source_sending import SourceRequest
 
 TRAINERS = ("grpo", "dpo", "kto", "sft", "reward", "other")
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """What the command line asks for. ``sources``: (format, path) of each; ``keep``: where the run is kept, None for a folder of its own."""
+
+    sources: Sequence[tuple[str, Path]]
+    follow: bool = False
+    wait: float = 60.0
+    name: str = ""
+    trainer: str = ""
+    keep: Path | None = None
+    options: ReaderOptions = field(default_factory=ReaderOptions)
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,12 @@ from trainers.outside.client import LabClient, LabError
 from trainers.outside.readers.base import ReaderOptions, RunReader, SourceError, SourceFormat, SourceOpening
 from trainers.outside.readers.formats import find_format
 from trainers.outside.sending import PATIENCE, Sender, ensure_run_opening
+from trainers.outside.source_arguments import SourceRequest
 from trainers.outside.source_spool import SourceSpool, name_source, read_position
 
 LOOK_SECONDS = 0.5  # between two looks at a source that is followed
 ALIVE_SECONDS = 60.0  # between two signs of life while nothing comes
 FINE, UNREACHABLE, REFUSED = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class SourceRequest:
-    """What the command line asks for. ``sources``: (format, path) of each; ``keep``: where the run is kept, None for a folder of its own."""
-
-    sources: Sequence[tuple[str, Path]]
-    follow: bool = False
-    wait: float = 60.0
-    name: str = ""
-    trainer: str = ""
-    keep: Path | None = None
-    options: ReaderOptions = field(default_factory=ReaderOptions)
 
 
 def say_on_stderr(words: str) -> None:
