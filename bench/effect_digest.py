@@ -1,8 +1,8 @@
 """What a measured effect depends on, as a digest: a result whose digest is no longer that of the code is stale.
 
-Covered are a case, its method, the helpers of ``bench`` that the case uses, and every module of ``trainers`` and ``bench`` that case and method
-import themselves (not what those import in turn). Words are left out: docstrings, comments, cards, panels, the texts of parameters and of a CASE,
-and the class variables that only say how a method stacks.
+Covered are a case, its method, the helpers of ``bench`` that the case uses, and what case and method import of ``trainers`` and ``bench``
+themselves: of a module the names that are imported, with what of the same module they use (not what those import in turn). Words are left out:
+docstrings, comments, cards, panels, the texts of parameters and of a CASE, and the class variables that only say how a method stacks.
 """
 
 import ast
@@ -16,39 +16,47 @@ from trainers.methods import registry
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("trainers", "bench")
-WORDS = {"trainers.methods.card", "bench.effect_cases"}  # modules that only say things: the forms of cards and cases
+# Modules that only say things: the forms of cards and cases, and this one, which says what is stale.
+WORDS = {"trainers.methods.card", "bench.effect_cases", "bench.effect_digest"}
 SAYING = {"card", "roles", "idle", "owns", "excludes", "cautions", "whole_answers", "requires", "trains"}  # class variables that compute nothing
 SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as its help is
 
 
 def digest_case(case: Case) -> str:
     """16 hexadecimal digits; another one whenever the code behind a case's numbers is another."""
-    modules = covered_modules(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
-    text = "\n".join(sorted(code_of(source_of(module)) for module in modules))  # whatever the modules are called
+    covered = covered_names(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
+    text = "\n".join(sorted(code_of(source_of(module), names) for module, names in covered.items()))  # whatever the modules are called
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def covered_modules(case: str, method: str) -> list[str]:
-    """Names of the modules that count, sorted."""
+Names = frozenset[str] | None  # of a module's definitions; None: all
+
+
+def covered_names(case: str, method: str) -> dict[str, Names]:
+    """Module → what of it counts."""
     helpers, waiting = set[str](), [case]
     while waiting:
         module = waiting.pop()
         if module not in helpers | WORDS:
             helpers.add(module)
-            waiting += [name for name in imported_modules(module) if name.startswith("bench.")]
-    return sorted((helpers | {method} | set(imported_modules(case)) | set(imported_modules(method))) - WORDS)
+            waiting += [name for name, _ in imported_names(module) if name.startswith("bench.")]
+    covered = dict[str, Names](dict.fromkeys({*helpers, method}))
+    for module, names in (*imported_names(case), *imported_names(method)):
+        known = covered.get(module, frozenset())
+        covered[module] = None if names is None or known is None else known | names
+    return {module: covered[module] for module in sorted(covered) if module not in WORDS}
 
 
-def imported_modules(module: str) -> Iterator[str]:
-    """Modules of the project that a module imports, inside its functions too; what is imported for types alone is not used."""
+def imported_names(module: str) -> Iterator[tuple[str, Names]]:
+    """Modules of the project that a module imports, also inside its functions, and the names it takes; what is imported for types is not used."""
     for top in ast.parse(source_of(module)).body:
         for node in [] if isinstance(top, ast.If) else ast.walk(top):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in PACKAGES:
                 for name in node.names:
                     inner = f"{node.module}.{name.name}"
-                    yield inner if file_of(inner) else node.module
+                    yield (inner, None) if file_of(inner) else (node.module, frozenset({name.name}))
             elif isinstance(node, ast.Import):
-                yield from (name.name for name in node.names if name.name.split(".")[0] in PACKAGES)
+                yield from ((name.name, None) for name in node.names if name.name.split(".")[0] in PACKAGES)
 
 
 def file_of(module: str) -> Path | None:
@@ -65,10 +73,29 @@ def source_of(module: str) -> str:
 
 
 @cache
-def code_of(source: str) -> str:
-    """What a module does, without what it says."""
-    kept = [WithoutWords().visit(node) for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
-    return "\n".join(ast.unparse(node) for node in kept if node is not None and not assigns(node, {"CASE"}))
+def code_of(source: str, names: Names = None) -> str:
+    """What a module does, or those definitions of it and what of it they use, without what it says."""
+    kept = [node for node in ast.parse(source).body if not isinstance(node, ast.Import | ast.ImportFrom | ast.If)]
+    if names is not None:
+        kept = select_definitions(kept, names)
+    shown = [WithoutWords().visit(node) for node in kept]
+    return "\n".join(ast.unparse(node) for node in shown if node is not None and not assigns(node, {"CASE"}))
+
+
+def select_definitions(nodes: list[ast.stmt], names: frozenset[str]) -> list[ast.stmt]:
+    """The statements that define the names, those that define what is used there, and so on, in their order."""
+    wanted, waiting = set[int](), set(names)
+    while waiting:
+        found = {place for place, node in enumerate(nodes) if place not in wanted and list_defined_names(node) & waiting}
+        wanted |= found
+        waiting = {used.id for place in found for used in ast.walk(nodes[place]) if isinstance(used, ast.Name)}
+    return [node for place, node in enumerate(nodes) if place in wanted]
+
+
+def list_defined_names(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
 
 
 def assigns(node: ast.AST, names: set[str]) -> bool:
