@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +26,9 @@ from tests.emptying import empty_database
 TransactionTestCase._fixture_teardown = empty_database  # type: ignore[method-assign]
 look_for_static_files = WhiteNoiseMiddleware.add_files_from_finders
 STATIC_FILES: dict[str, StaticFile] = {}  # by address
+# What all tests want is set once: a fixture that sets it takes a tenth of what a short test does.
+settings.PASSWORD_HASHERS = ["tests.hashing.QuickHasher"]
+settings.POOL_SIZE = 1_000_000  # Django's test client leaves downloads that nobody reads open, as no server does: each keeps its place
 published.LOOK.again = float("inf")  # test files read the catalogue while they are imported, before there is a test database
 
 
@@ -105,21 +109,17 @@ def as_stranger(stranger: User) -> Client:
     return client
 
 
-@pytest.fixture(autouse=True)
-def run_folders(tmp_path: Path, settings: pytest.FixtureRequest) -> Path:
-    settings.RUNS_ROOT = tmp_path / "runs"  # type: ignore[attr-defined]
-    return tmp_path / "runs"
+@pytest.fixture(scope="session")
+def places_for_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return (folder / str(number) for number in count())
 
 
 @pytest.fixture(autouse=True)
-def room_for_long_requests(settings: pytest.FixtureRequest) -> None:
-    """Django's test client leaves downloads that nobody reads open, as no server does: each keeps its place among the long requests."""
-    settings.POOL_SIZE = 1_000_000  # type: ignore[attr-defined]
-
-
-@pytest.fixture(autouse=True)
-def quick_passwords(settings: pytest.FixtureRequest) -> None:
-    settings.PASSWORD_HASHERS = ["tests.hashing.QuickHasher"]  # type: ignore[attr-defined]
+def run_folders(places_for_runs: Iterator[Path]) -> Path:
+    """A place of the test's own, made by the first run that is put there: most tests have none."""
+    settings.RUNS_ROOT = next(places_for_runs)
+    return settings.RUNS_ROOT
 
 
 @pytest.fixture

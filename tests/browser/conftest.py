@@ -135,10 +135,10 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def run_folders(shared_folder: Path, settings: pytest.FixtureRequest) -> Path:
+def run_folders(shared_folder: Path) -> Path:
     """One folder for all browser tests, because they share a web process; runs have a folder each by their id."""
-    settings.RUNS_ROOT = shared_folder / "runs"  # type: ignore[attr-defined]
-    return shared_folder / "runs"
+    settings.RUNS_ROOT = shared_folder / "runs"
+    return settings.RUNS_ROOT
 
 
 @pytest.fixture(scope="session")
