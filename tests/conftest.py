@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -13,6 +14,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 from django.test import Client, TransactionTestCase
+from pytest_django.plugin import DjangoDbBlocker
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
@@ -22,6 +24,7 @@ from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.sessions import begin_session
 from lab.training.catalog import published
 from tests.emptying import empty_database
+from tests.migrated import DUMP, make_tables_from, make_template
 
 TransactionTestCase._fixture_teardown = empty_database  # type: ignore[method-assign]
 look_for_static_files = WhiteNoiseMiddleware.add_files_from_finders
@@ -68,6 +71,25 @@ def freeze_leftovers() -> None:
     through that for garbage again and again, 0.3 s each time.
     """
     freeze_loaded()
+
+
+@pytest.fixture(scope="session")
+def meeting_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of this test run."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None, django_db_blocker: DjangoDbBlocker, meeting_place: Path) -> None:
+    with django_db_blocker.unblock():
+        make_template(meeting_place)
+
+
+@pytest.fixture(scope="session")
+def make_tables(django_db_setup: None, meeting_place: Path) -> Callable[[str], None]:
+    """Makes the tables of the lab in the empty database of a URL."""
+    return partial(make_tables_from, meeting_place / DUMP)
 
 
 def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:

@@ -309,6 +309,20 @@ def home() -> Iterator[Path]:
         yield Path(folder)
 
 
+def make_tables_of_home(home: Path, make_tables: Callable[[str], None]) -> None:
+    """As a start of the lab there would, which tries all migrations; another test starts one from nothing."""
+    env = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "LAB_EMBEDDED")}
+    serve = "import sys; from lab import embedded; print(embedded.start_postgres(embedded.find_lab_home()), flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", serve], cwd=ROOT, env=env | {"LAB_HOME": str(home)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin
+        assert server.stdout
+        make_tables(server.stdout.readline().strip())
+        server.stdin.close()
+    assert server.returncode == 0
+
+
 class Up:
     """``manage.py up`` in a home of its own."""
 
@@ -486,7 +500,8 @@ def test_an_interrupted_demo_does_not_train_before_the_next(chain: list[Run], te
 
 @pytest.mark.training
 @pytest.mark.timeout(900)
-def test_a_demo_too_short_to_learn_goes_all_the_way_and_fails(home: Path) -> None:
+def test_a_demo_too_short_to_learn_goes_all_the_way_and_fails(home: Path, make_tables: Callable[[str], None]) -> None:
+    make_tables_of_home(home, make_tables)
     # A cold start just long enough that some answers are right, because DPO needs pairs; then too few steps to learn from them.
     few = {"max_steps": 4, "per_device_train_batch_size": 16}
     shown = {"max_steps": 80, "per_device_train_batch_size": 12, "demonstrations": 960}

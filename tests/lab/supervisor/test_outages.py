@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from lab.training.runs.models import Run, Status
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
 
 DRIVER = str(Path(__file__).with_name("driver.py"))
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -49,8 +48,10 @@ def steps_stored(url: str, run: str) -> int:
 
 
 @pytest.mark.feature(87)
-def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(server: Any, env: dict[str, str], tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], env=env, check=True, cwd=ROOT)
+def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(
+    server: Any, env: dict[str, str], tmp_path: Path, make_tables: Callable[[str], None]
+) -> None:
+    make_tables(env["DATABASE_URL"])
     run = drive(env, "make", json.dumps({"steps": 150, "pace": 0.04}))
     supervisor = subprocess.Popen([sys.executable, DRIVER, "supervise", run, "one:1"], env=env, stdout=subprocess.PIPE, text=True)
     while steps_stored(env["DATABASE_URL"], run) < 10:
