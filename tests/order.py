@@ -1,7 +1,7 @@
 """Pytest plugin: the longest files come first, so that processes which share the tests end together; ``--quick`` leaves out what takes long.
 
-Measured on 23 November 2026 (docs/performance.md), longest first: above about 5 seconds of processor time, then above 2.5. A file that is in neither
-list is taken for a short one: add one that becomes long.
+Measured on 23 and 25 November 2026 (docs/performance.md), longest first: above about 5 seconds of processor time, then above 2.5. A file that is in
+neither list is taken for a short one: add one that becomes long.
 """
 
 from pathlib import Path
@@ -9,17 +9,23 @@ from pathlib import Path
 import pytest
 
 LONGEST = (
-    "lab/test_commands.py",
-    "lab/test_tenancy.py",
-    "browser/test_first_day.py",
-    "security/test_matrix_api.py",
+    "lab/test_commands.py",  # the first three are chosen so that one process migrates a database while the others need none
+    "trainers/test_equality.py",
+    "trainers/methods/test_stack_order.py",
     "browser/test_hostile.py",
+    "browser/test_first_day.py",
+    "security/test_numbers.py",
+    "lab/test_tenancy.py",
+    "trainers/test_resume.py",
+    "security/test_matrix.py",
+    "browser/test_loop.py",
+    "lab/api/test_schema.py",
+    "security/test_matrix_api.py",
+    "lab/api/test_strictness.py",
     "lab/supervisor/test_outages.py",
     "lab/supervisor/test_real_trainer.py",
-    "trainers/test_equality.py",
-    "browser/test_loop.py",
-    "security/test_numbers.py",
-    "trainers/test_resume.py",
+    "trainers/methods/test_pairs_resume.py",
+    "trainers/test_adding_a_method.py",
     "trainers/test_grpo.py",
     "lab/playground/test_playground.py",
     "lab/supervisor/test_supervise.py",
@@ -33,13 +39,8 @@ LONGEST = (
     "security/test_incidents_files.py",
     "lab/test_launching.py",
     "lab/test_launch_methods.py",
-    "lab/api/test_schema.py",
-    "lab/api/test_strictness.py",
-    "trainers/methods/test_stack_order.py",
-    "trainers/test_adding_a_method.py",
     "security/test_bombs.py",
     "security/test_garbage.py",
-    "security/test_matrix.py",
     "security/test_matrix_sockets.py",
     "lab/labels/test_verbs.py",
     "lab/test_annotations.py",
@@ -111,7 +112,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def shares_folders(config: pytest.Config) -> bool:
+    """Whether this is one of several processes that run the same folders."""
+    return hasattr(config, "workerinput") and all(Path(argument).is_dir() for argument in config.args)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process imports another folder first, so that in a fresh clone one compiles what the others find compiled."""
+    if shares_folders(config):
+        first = int(config.workerinput["workerid"].removeprefix("gw")) % len(config.args)  # type: ignore[attr-defined]
+        config.args = [*config.args[first:], *config.args[:first]]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if shares_folders(config):
+        items.sort(key=lambda item: item.path)  # they must agree on the order
     items.sort(key=lambda item: PLACES.get(item.path, len(PLACES)))
     if config.getoption("quick"):
         left_out = [item for item in items if item.get_closest_marker("training")]
