@@ -35,8 +35,6 @@ from trainers.judges import rewards
 from trainers.methods.stack import Stack
 from trainers.policies.loading import build_lora_config
 
-Score = dict[str, float | None]  # of each reward function
-
 
 class GKDAdapter(Resumable, GKDTrainer):  # type: ignore[misc]
     data_collator: Any
