@@ -230,3 +230,18 @@ def test_without_a_checkpoint_a_fork_starts_over_and_an_edit_that_never_held_has
     fork = Run.objects.filter(team=run.team).latest("number")
     assert (fork.fork.from_step, fork.fork.until_step) == (0, 4)
     assert not (fork.folder / APPLIED).exists()
+
+
+@pytest.mark.feature(95)
+def test_the_form_offers_a_shadow_s_weight_which_promotes_it(as_owner: Client, team: Team, owner: User) -> None:
+    column = {"name": "odd", "definition": {"kind": "library", "function": "tags"}, "shadow": True}
+    run = train(launch_run(team, owner, {**SPEC, "rewards": [column, {**column, "name": "even", "shadow": False, "weight": 0.25}]}, "shadowed"))
+    values = filled(as_owner, run)
+    assert "odd (shadow)" in as_owner.get(f"/runs/{run.pk}/edits/new/").content.decode()
+    assert (float(values["task.rewards.odd"]), float(values["task.rewards.even"])) == (0.0, 0.25)
+    sent = filled(as_owner, run, task__rewards__odd="0.5", reason="it measures what we want")
+    assert as_owner.post(f"/runs/{run.pk}/edits/new/", sent).status_code == 302
+    [edit] = run.edits.all()
+    assert edit.changes == {"task.rewards.odd": 0.5}
+    report(run, applied(edit, 6, before={"task.rewards.odd": 0.0}))
+    assert run.latest["edited_weights"] == {"odd": 0.5}

@@ -18,9 +18,11 @@ from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, FloatField, SpecField, TextField
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.edits import HUMAN_WEIGHT, LEARNING_RATE, MIX, MOST_MIX, PER_STEP, REWARD
+from trainers.contract.reward_definitions import SHADOW
 
 REASON, TOKEN, SEEN = "reason", "token", "seen"
 LONGEST_SEEN = 50_000  # characters
+PROMOTION = "Only measured so far. With a weight it becomes one of the run's rewards, and stays one."
 SCHEDULE = "The new peak of the schedule: warm-up and decay continue in proportion."
 
 
@@ -122,6 +124,8 @@ def build_setting_field(sheet: EditSheet, name: str) -> SpecField:
         return made
     if name.startswith(REWARD):
         key = name.removeprefix(REWARD)
+        if any(column.name == key and column.shadow for column in sheet.spec.rewards):
+            return build_weight_field(f"{key}{SHADOW}", PROMOTION)
         summary = next((one["summary"] for one in catalog.task(sheet.spec.task.name)["rewards"] if one["name"] == key), "")
         return build_weight_field(key, summary)
     if name.startswith(MIX):
