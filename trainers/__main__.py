@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run_embedding_requests()
         if options.command == "score":
             return run_scoring_requests(options.definition)
+        if options.command == "fetch":
+            return run_row_fetch()
         if options.command == "send":
             return send_from_arguments(options)
         if options.command == "methods":
@@ -99,6 +101,12 @@ def build_argument_parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="DEFINITION_JSON",
         help="one definition for all: then each line of standard input is a row, and its score a line",
+    )
+    commands.add_parser(
+        "fetch",
+        help="write rows of a dataset of the hub, or of a generator, to a file",
+        description="Reads a request from standard input, a line of JSON, and prints its progress as such (trainers/data/fetched_rows.py).",
+        epilog="exit codes: 0 the rows are there, 2 they cannot be had",
     )
     six = commands.add_parser(
         "send",
@@ -160,6 +168,17 @@ def run_scoring_requests(definition: str | None) -> int:
     if definition is not None:
         return FINE if score_row_lines(Path(definition), sys.stdin.buffer) else REFUSED
     return FINE if answer_scoring_requests(sys.stdin.buffer) else REFUSED
+
+
+def run_row_fetch() -> int:
+    from trainers.data.fetched_rows import run_fetch
+
+    def say(line: dict[str, Any]) -> None:
+        sys.__stdout__.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+        sys.__stdout__.flush()  # type: ignore[union-attr]
+
+    with redirect_stdout(sys.stderr):  # the libraries of the hub may print
+        return FINE if run_fetch(sys.stdin.buffer.readline(), say) else REFUSED
 
 
 def run_from_spec(path: Path) -> int:

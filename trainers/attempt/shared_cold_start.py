@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
     """Puts the exported policy in ``final`` where later runs look for their cold start. Whether it did."""
-    if not equals_cold_start(spec) or is_being_trained(spec.task.name, spec.task.difficulty):
+    if spec.task.file is not None or not equals_cold_start(spec) or is_being_trained(spec.task.name, spec.task.difficulty):
         return False
 
     def copy_final(start: Path, folder: Path) -> None:

@@ -136,7 +136,7 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     """From the loaded policy to the exported one. Returns and raises what ``attempt_run`` does."""
     spec, folder, reporter, stop = attempt.spec, attempt.folder, attempt.reporter, attempt.stop
     measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
-    heldout = HeldOut(attempt) if measured else None
+    heldout = HeldOut(attempt) if measured and attempt.task.examples("heldout", 1, spec.seed, spec.task.difficulty) else None
     with reporter.busy("preparing"):
         stack = stacks.of_attempt(attempt)
     rows = read_data(attempt)
@@ -209,7 +209,7 @@ def set_up() -> None:
 
 def find_task(spec: RunSpec) -> Any:
     try:
-        task = registry.get_task(spec.task.name)
+        task = registry.load_chosen_task(spec.task)
     except registry.UnknownTask as error:
         raise policies.make_policy_error(spec.task.name, str(error), "", "task.name") from None
     if spec.task.difficulty not in task.difficulties:

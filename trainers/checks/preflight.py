@@ -6,6 +6,7 @@ and the reward functions' verdict on answers whose worth is known. ``PreflightRe
 
 import os
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from trainers.checks.model_memory import estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
 from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
-from trainers.contract.hyperparameters import GKD, Demonstrated, GroupRollouts, Preferences, Rollouts
+from trainers.contract.hyperparameters import GKD, Demonstrated, GroupRollouts, Preferences, Reward, Rollouts
 from trainers.contract.machine import Machine, describe_this_machine
 from trainers.contract.memory import MemoryPart
 from trainers.contract.problems import Problem, SpecError
@@ -30,7 +31,7 @@ from trainers.judges.rewards import weights_of
 from trainers.policies.checks import check_policy, check_teacher, template_of
 from trainers.rewards.columns import close_columns, compose_task, find_column_problems, find_weight_problems, list_scorers
 from trainers.tasks.base import Example, Task
-from trainers.tasks.registry import UnknownTask, get_task
+from trainers.tasks.registry import UnknownTask, load_chosen_task
 
 SHOWN = 4  # sampled prompts in the report
 PROBED = 64  # examples looked at for lengths
@@ -102,7 +103,8 @@ def run_preflight_checks(
     report.problems += find_machine_problems(spec, machine)
     if task is not None:
         try:
-            try_task(spec, task, rows, context, report)
+            if check_splits(spec, task, report):
+                try_task(spec, task, rows, context, report)
         except Exception as error:  # third-party code: anything can happen in it
             report.refuse("task.name", task.name, f"the task fails: {type(error).__name__}: {error}", "correct the task")
     if model is not None:
@@ -140,10 +142,13 @@ def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context
 def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
     """The task, when it exists and has the difficulty and reward functions the spec names."""
     try:
-        task = get_task(spec.task.name)
+        task = load_chosen_task(spec.task)
     except UnknownTask as error:
         message, _, fix = str(error).partition(": ")
         report.refuse("task.name", spec.task.name, message, fix)
+        return None
+    except SpecError as error:
+        report.problems += error.problems
         return None
     if spec.task.difficulty not in task.difficulties:
         report.refuse("task.difficulty", spec.task.difficulty, f"{task.name} has no such difficulty", f"use one of {', '.join(task.difficulties)}")
@@ -166,6 +171,28 @@ def find_turn_problem(spec: RunSpec, task: Task) -> Problem | None:
         return None
     message = f"samples single answers, and {task.name} has up to {task.max_turns} turns"
     return Problem("training.trainer", spec.training.trainer, message, "train GRPO, or choose a task of one turn")
+
+
+def check_splits(spec: RunSpec, task: Task, report: PreflightReport) -> bool:
+    """Whether the task has the demonstrations that the run learns from. Warns where there is nothing to evaluate on."""
+    if spec.evaluation.prompts and not isinstance(spec.training, Reward) and not task.examples("heldout", 1, spec.seed, spec.task.difficulty):
+        report.warn(
+            "evaluation.prompts", spec.evaluation.prompts, f"{task.name} has no held-out rows: nothing is evaluated", "hold out a share of its rows"
+        )
+    cold = isinstance(spec.policy, TinyPolicy) and spec.policy.cold_start
+    if not cold and not (isinstance(spec.training, Demonstrated) and spec.dataset is None):
+        return True
+    try:
+        task.demonstrated(1, spec.seed, spec.task.difficulty)
+    except LookupError as error:
+        fix = (
+            "map a column of demonstrations in the task, or start from a model without a cold start"
+            if cold
+            else "map a column of demonstrations in the task"
+        )
+        report.refuse("policy.cold_start" if cold else "task.name", True if cold else task.name, str(error), fix)
+        return False
+    return True
 
 
 def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] | None:
@@ -222,7 +249,8 @@ def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) ->
     """Examples of the run: its dataset's, else the task's."""
     if rows is not None and isinstance(spec.training, Rollouts):
         return datasets.examples_from_rows(rows[:PROBED])
-    return task.examples("train", PROBED, spec.seed, spec.task.difficulty)
+    draw = task.demonstrated if isinstance(spec.training, Demonstrated) and spec.dataset is None else partial(task.examples, "train")
+    return draw(PROBED, spec.seed, spec.task.difficulty)
 
 
 def check_machine(spec: RunSpec, report: PreflightReport) -> None:

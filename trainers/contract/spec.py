@@ -15,7 +15,7 @@ from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
 from trainers.contract.reward_definitions import RewardColumn
-from trainers.contract.task_files import MOST_REWARDS
+from trainers.contract.task_files import ALL_ROWS, MOST_REWARDS
 
 RUN_FILE = "run.json"
 HUB_ID = r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$"  # never a path: ../policy would be read from the disk
@@ -89,6 +89,14 @@ class TaskChoice(Strict):
     file: TaskFile | None = None
     difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
     rewards: dict[str, float] = param({}, "Weights of the reward functions; functions not listed keep the task's weight.", title="Rewards")
+
+    @model_validator(mode="before")
+    @classmethod
+    def takes_all_rows(cls, given: Any) -> Any:
+        """A file has one difficulty, which needs no mention."""
+        if isinstance(given, dict) and given.get("file") is not None and "difficulty" not in given:
+            return {**given, "difficulty": ALL_ROWS}
+        return given
 
 
 class DatasetChoice(Strict):

@@ -11,6 +11,7 @@ from trainers.contract.hyperparameters import Strict, param
 from trainers.contract.reward_definitions import RewardColumn
 
 SUFFIX = ".task.jsonl"
+ALL_ROWS = "all"  # the one difficulty of such a task
 MOST_EXAMPLES = 20  # few-shot examples
 MOST_REWARDS = 20
 LONGEST_PROMPT = 100_000  # characters of the system prompt
@@ -34,7 +35,9 @@ class TaskDefinition(Strict):
 
 
 class TaskRow(Strict):
-    """``prompt``: the last user message, or the whole conversation as role/content messages. ``demonstration``: a completion for cold starts."""
+    """``prompt``: the last user message, or the whole conversation as role/content messages. ``demonstration``: a completion for cold starts.
+    Preference pairs are sampled on ``pairs``, where the file has such rows, else on ``train``.
+    """
 
     prompt: str | list[dict[str, str]]
     reference: str = ""

@@ -125,7 +125,7 @@ def name_untrained_policy() -> str:
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
     """Folder of the policy after a cold start on ``task``. ``train`` writes it, given the untrained policy and where; ``made_from``: how."""
     start = ensure_untrained_policy()
-    name = f"cold-{task.name}-{difficulty}-{hash_json_value([start.name, task.name, difficulty, made_from])}"
+    name = f"cold-{task.cache_key}-{difficulty}-{hash_json_value([start.name, task.cache_key, difficulty, made_from])}"
     return ensure_cached_folder(name, lambda folder: train(start, folder))
 
 

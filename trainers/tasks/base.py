@@ -50,13 +50,14 @@ class Reward:
 class Task:
     """Subclass it, fill the class variables and override what the task needs; all methods are deterministic in their arguments."""
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    summary: ClassVar[str]
-    difficulties: ClassVar[dict[str, str]]  # name -> what it means; the first is the default
+    # Of the class for a task that is code; a task read from a file has its own.
+    name: str
+    title: str
+    summary: str
+    difficulties: dict[str, str]  # name -> what it means; the first is the default
     rewards: dict[str, Reward]  # the first one is the task's accuracy; a run's own object has the spec's columns after them
     shadows: tuple[RewardColumn, ...] = ()  # columns that are scored beside training
-    demonstrations: ClassVar[str]  # what the cold start's demonstrations are like, said to the person who launches one
+    demonstrations: str  # what the cold start's demonstrations are like, said to the person who launches one
     stop: ClassVar[tuple[str, ...]] = ()  # a turn of the policy also ends after one of these
     max_turns: ClassVar[int] = 1
     max_turn_tokens: ClassVar[int] = 0  # longest single turn of the policy; 0 = as long as the completion may be
@@ -88,6 +89,15 @@ class Task:
             drawn.append(example)
         return drawn
 
+    def demonstrated(self, count: int, seed: int, difficulty: str) -> list[Example]:
+        """``count`` examples for training that ``demonstration`` has one for. Raises LookupError when there is none."""
+        return self.examples("train", count, seed, difficulty)
+
+    @property
+    def cache_key(self) -> str:
+        """Names it among what is kept on the disk: letters, digits and dashes."""
+        return self.name
+
     def gold(self, example: Example) -> str:
         """A completion (of the policy alone, or with the world's answers in it) that gets the full reward of every function.
 
@@ -96,7 +106,7 @@ class Task:
         raise NotImplementedError
 
     def demonstration(self, example: Example, rng: random.Random) -> str:
-        """One demonstration for the cold start, as imperfect as ``demonstrations`` says."""
+        """One demonstration for the cold start, as imperfect as ``demonstrations`` says. Raises LookupError for an example without one."""
         raise NotImplementedError
 
     def respond(self, example: Example, text: str) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 
+from trainers.contract.spec import TaskChoice
 from trainers.tasks.base import Task
 from trainers.tasks.calendar_days import CalendarDays
 from trainers.tasks.kb import Kb
@@ -79,3 +80,15 @@ def find_task_distribution(task: Task) -> Distribution | None:
         if type(task).__module__.partition(".")[0] == package and entry.dist is not None and entry.load() is type(task):
             return entry.dist
     return None
+
+
+def load_chosen_task(choice: TaskChoice) -> Task:
+    """The task that a spec chooses: of the file that it names, else the one called so.
+
+    Raises UnknownTask, and SpecError for a file that is not the one the spec means.
+    """
+    if choice.file is None:
+        return get_task(choice.name)
+    from trainers.tasks.file_task import load_file_task  # only who trains on a file needs the reward library
+
+    return load_file_task(choice)
