@@ -19,6 +19,7 @@ from lab.training.runs.form_parts import REWARDS, TaskForm
 from lab.training.runs.models import Run
 from lab.training.runs.spec_fields import TextField
 from lab.training.runs.spec_form import SpecForm
+from lab.training.runs.team_tasks import find_spec_task
 from trainers.contract.spec import Problem
 
 STAGE = 0  # the method section is that of a launch form with one stage
@@ -57,7 +58,8 @@ class QuestionForm(SpecForm):
 
     def _build_weights(self, data: Mapping[str, str] | None, changed: Mapping[str, float]) -> TaskForm | None:
         """The inputs of the reward weights, with the run's own where they were not changed; None for a task that is not in the catalogue."""
-        entry = next((task for task in self.catalog.tasks if task["name"] == self.run.task), None)
+        team_task = find_spec_task(self.run.team, self.run.spec)
+        entry = team_task.entry if team_task else next((task for task in self.catalog.tasks if task["name"] == self.run.task), None)
         own = (self.spec.get("task") or {}).get("rewards") or {}
         self.own_weights = {reward["name"]: own.get(reward["name"], reward["weight"]) for reward in entry["rewards"]} if entry else {}
         return TaskForm(entry, data, {"rewards": self.own_weights | dict(changed)}) if entry else None

@@ -59,6 +59,11 @@ class Catalog:
     def methods(self) -> list[dict[str, Any]]:
         return list(self.data["methods"])
 
+    @property
+    def rewards(self) -> list[dict[str, Any]]:
+        """The library of reward functions; none in a catalogue of an older version."""
+        return list(self.data.get("rewards", []))
+
     def recipe(self, name: str) -> dict[str, Any]:
         return find_catalog_entry("recipe", name, {recipe["name"]: recipe for recipe in self.recipes})
 

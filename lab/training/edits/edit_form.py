@@ -17,6 +17,7 @@ from lab.training.edits.wording import format_edit_value
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, FloatField, SpecField, TextField
 from lab.training.runs.spec_form import SpecForm
+from lab.training.runs.team_tasks import find_spec_task
 from trainers.contract.edits import HUMAN_WEIGHT, LEARNING_RATE, MIX, MOST_MIX, PER_STEP, REWARD
 from trainers.contract.reward_definitions import SHADOW
 
@@ -126,7 +127,9 @@ def build_setting_field(sheet: EditSheet, name: str) -> SpecField:
         key = name.removeprefix(REWARD)
         if any(column.name == key and column.shadow for column in sheet.spec.rewards):
             return build_weight_field(f"{key}{SHADOW}", PROMOTION)
-        summary = next((one["summary"] for one in catalog.task(sheet.spec.task.name)["rewards"] if one["name"] == key), "")
+        own = find_spec_task(sheet.run.team, sheet.run.spec)
+        entry = own.entry if own else {"rewards": []} if sheet.spec.task.file else catalog.task(sheet.spec.task.name)
+        summary = next((one["summary"] for one in entry["rewards"] if one["name"] == key), "")
         return build_weight_field(key, summary)
     if name.startswith(MIX):
         key = name.removeprefix(MIX)

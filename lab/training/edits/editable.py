@@ -37,7 +37,7 @@ def build_edit_sheet(run: Run) -> EditSheet:
     edits = list(run.edits.all())
     try:
         spec = parse_spec(run.spec)
-        settings = list_editable_settings(spec, find_task_offer(spec.task.name), find_method_hooks(run))
+        settings = list_editable_settings(spec, find_task_offer(spec), find_method_hooks(run))
     except (SpecError, CatalogError):
         nothing = EditableSettings({})
         return EditSheet(run, None, nothing, {}, {}, find_edit_objection(run) or "It was launched by a version whose settings cannot be edited.")
@@ -46,9 +46,11 @@ def build_edit_sheet(run: Run) -> EditSheet:
     return EditSheet(run, spec, settings, current, current | waiting, find_edit_objection(run))
 
 
-def find_task_offer(name: str) -> TaskOffer:
-    """Raises CatalogError."""
-    entry = load_catalog().task(name)
+def find_task_offer(spec: RunSpec) -> TaskOffer:
+    """A launched spec holds the weights of the team's own tasks. Raises CatalogError."""
+    if spec.task.file is not None:
+        return TaskOffer(dict(spec.task.rewards), [spec.task.difficulty])
+    entry = load_catalog().task(spec.task.name)
     return TaskOffer({reward["name"]: float(reward["weight"]) for reward in entry["rewards"]}, list(entry["difficulties"]))
 
 

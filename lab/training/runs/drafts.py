@@ -10,7 +10,7 @@ from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.catalog.catalog import Catalog, CatalogError
 from lab.training.catalog.models import RecipeVersion
-from lab.training.runs import references
+from lab.training.runs import references, team_tasks
 from lab.training.runs.models import Run
 from trainers.contract.spec import FINAL, SpecError, parse_spec
 
@@ -67,8 +67,9 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
     number = parse_whole_number(checkpoint, MAX_INTEGER)
     step = FINAL if number is None else number
     spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
-    if run.task in {task["name"] for task in catalog.tasks} and isinstance(run.spec.get("task"), dict):
-        spec["task"] = copy.deepcopy(run.spec["task"])
+    task = run.spec.get("task")
+    if isinstance(task, dict) and (task.get("file") or task.get("name") in {task["name"] for task in catalog.tasks}):
+        spec["task"] = team_tasks.restore_task(copy.deepcopy(task))
     return Draft(name, draft.title, draft.summary, [(title, spec)], draft.needs, after=run)
 
 

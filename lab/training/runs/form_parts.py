@@ -15,6 +15,7 @@ from lab.training.runs.drafts import Spec
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, FloatField, SpecField, TextField
 from lab.training.runs.spec_form import SpecForm
+from lab.training.runs.team_tasks import TeamTask
 from trainers.contract.spec import FINAL
 
 REWARDS = "rewards."
@@ -52,17 +53,20 @@ class Stage:
 
 
 class TaskForm(SpecForm):
-    """A task of the catalogue with its inputs for difficulty and reward weights. ``chosen``: the task of a spec, where it is this one."""
+    """A task of the catalogue, or the team's ``own``, with its inputs for difficulty and reward weights. ``chosen``: the task of a spec, where it
+    is this one. ``key`` is the value of the input that chooses it.
+    """
 
-    def __init__(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None, chosen: Mapping[str, Any]) -> None:
-        self.entry = entry
+    def __init__(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None, chosen: Mapping[str, Any], own: TeamTask | None = None) -> None:
+        self.entry, self.own = entry, own
+        self.key: str = own.key if own else entry["name"]
         difficulties: Mapping[str, str] = entry["difficulties"]
         offered = [(name, f"{name}: {words}") for name, words in difficulties.items()]
         fields: dict[str, SpecField] = {"difficulty": ChoiceField(label="Difficulty", choices=offered, initial=next(iter(difficulties)))}
         fields |= {f"{REWARDS}{reward['name']}": _build_weight_field(reward) for reward in entry["rewards"]}
         weights = {f"{REWARDS}{name}": weight for name, weight in (chosen.get("rewards") or {}).items()}
-        own = {"difficulty": chosen["difficulty"]} if "difficulty" in chosen else {}
-        super().__init__(data, f"task.{entry['name']}", own | weights, fields)
+        difficulty = {"difficulty": chosen["difficulty"]} if "difficulty" in chosen else {}
+        super().__init__(data, f"task.{self.key}", difficulty | weights, fields)
 
     @property
     def weights(self) -> list[BoundField]:
@@ -72,6 +76,8 @@ class TaskForm(SpecForm):
         """With the weights that are not the task's own."""
         changed = [bound for bound in self.weights if bound.field.has_changed(bound.field.initial, bound.data)]
         weights = {bound.name.removeprefix(REWARDS): self.values[bound.name] for bound in changed}
+        if self.own is not None:
+            return self.own.spec | {"rewards": weights}
         return {"name": self.entry["name"], "difficulty": self.values["difficulty"], "rewards": weights}
 
 

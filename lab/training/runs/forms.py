@@ -19,7 +19,7 @@ from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import Catalog
-from lab.training.runs import drafts, placement, references
+from lab.training.runs import drafts, placement, references, team_tasks
 from lab.training.runs.drafts import Draft, Spec
 from lab.training.runs.form_parts import PolicyForm, SaveForm, Stage, TaskForm, names_in
 from lab.training.runs.models import Run
@@ -28,6 +28,7 @@ from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, SwitchField, TextField
 from lab.training.runs.spec_form import Input, SpecForm
+from lab.training.runs.team_tasks import TeamTask
 from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.spec import FINAL, Problem
 
@@ -98,7 +99,7 @@ class LaunchForm(SpecForm):
             "project": project.pk if project else "",
             "queue": self._find_initial_queue,
             "policy": "tiny-untrained" if kind == "tiny" and not policy.get("cold_start", True) else kind,
-            "task": (first.get("task") or {}).get("name", ""),
+            "task": self._initial_task,
             **write_teacher_inputs(next((spec["teacher"] for _, spec in draft.stages if spec.get("teacher")), {})),
             "dataset": dataset.get("file", ""),
             FROZEN: f"{dataset['sha256']}:{dataset.get('file', '')}" if dataset.get("sha256") else "",
@@ -106,6 +107,19 @@ class LaunchForm(SpecForm):
             "human": bool(self._human_reward),
             **{key: first[key] for key in MACHINE if key in first},
         }
+
+    @property
+    def _initial_task(self) -> str:
+        """The key of the draft's task; of a version that is gone nothing."""
+        task = self.draft.stages[0][1].get("task") or {}
+        if not task.get("file"):
+            return str(task.get("name", ""))
+        return self.drafted_task.key if self.drafted_task else ""
+
+    @cached_property
+    def drafted_task(self) -> TeamTask | None:
+        """The team's own task that the draft names, which may be an old version."""
+        return team_tasks.find_spec_task(self.team, self.draft.stages[0][1])
 
     def _find_initial_queue(self) -> str:
         """The queue of the run that it comes from, else the usual one."""
@@ -161,11 +175,22 @@ class LaunchForm(SpecForm):
     @cached_property
     def tasks(self) -> list[TaskForm]:
         chosen = self.draft.stages[0][1].get("task") or {}
-        return [TaskForm(entry, self.sent, chosen if entry["name"] == chosen.get("name") else {}) for entry in self.catalog.tasks]
+        found = {task.key: task for task in ([self.drafted_task] if self.drafted_task else []) + self.team_tasks}
+        own = [TaskForm(task.entry, self.sent, chosen if task is self.drafted_task else {}, task) for task in found.values()]
+        named = {} if chosen.get("file") else chosen
+        return [*own, *(TaskForm(entry, self.sent, named if entry["name"] == named.get("name") else {}) for entry in self.catalog.tasks)]
+
+    @cached_property
+    def team_tasks(self) -> list[TeamTask]:
+        """The newest versions, and the one that is chosen."""
+        listed = team_tasks.list_team_tasks(self.team)
+        key = str(self.sent.get("task", "") if self.sent else self.initial.get("task", ""))
+        also = team_tasks.find_team_task(self.team, key) if key.startswith(team_tasks.VERSION) and all(key != one.key for one in listed) else None
+        return [also, *listed] if also else listed
 
     @property
     def chosen_task(self) -> TaskForm | None:
-        return next((task for task in self.tasks if task.entry["name"] == self.values["task"]), None)
+        return next((task for task in self.tasks if task.key == self.values["task"]), None)
 
     @cached_property
     def run_choices(self) -> list[tuple[str, str]]:
@@ -304,7 +329,7 @@ class LaunchForm(SpecForm):
             return Input(self.source, "run" if is_run else POLICY_INPUTS[rest])
         if part == "teacher":
             return Input(self, "teacher_hub" if rest in ("name", "revision") else "teacher")
-        if part in ("policy", "dataset") or field == "task.name":
+        if part in ("policy", "dataset") or field in ("task.name", "task.version") or field.startswith("task.file"):
             return Input(self, part)
         form: SpecForm | None = {"training": stage.training, "evaluation": stage.evaluation, "task": self.chosen_task, **self.parts}.get(part)
         target = Input(self, field) if not rest else Input(form, rest) if form else None

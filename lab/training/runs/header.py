@@ -13,6 +13,7 @@ from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import Run, Status
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.stack import build_method_chips, stack_of
+from lab.training.runs.team_tasks import find_spec_task
 from lab.training.runs.wait_reasons import find_waiting_reasons
 from trainers.contract.hyperparameters import GROUP_TRAINERS
 
@@ -68,6 +69,7 @@ def build_run_header(run: Run, tab: str) -> dict[str, Any]:
         "actions": [action for action in actions if not action.in_menu],
         "more": [action for action in actions if action.in_menu],
         "notice": build_run_notice(run),
+        "own_task": find_spec_task(run.team, run.spec),
         "words": WORDS,
     }
 

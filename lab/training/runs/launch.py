@@ -23,10 +23,12 @@ from lab.training.runs.models import NAME_LENGTH, Run, Status
 from lab.training.runs.placement import Place, inherit_place
 from lab.training.runs.references import Spec, resolve_references
 from lab.training.runs.stages import stage_specs
+from lab.training.runs.team_tasks import find_spec_task
 from trainers.contract.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunPolicy, RunSpec, SpecError, parse_spec
 
 log = logging.getLogger(__name__)
 
+TASK_LENGTH = 100
 PENDING = "pending"  # stands for a folder that does not exist before the launch
 
 
@@ -107,7 +109,7 @@ def launch_run(
     run = Run(team=team, created_by=user, parent=parent, cloned_from=cloned_from)
     checked = check_launch_spec(team, {**spec, "output": str(run.folder)}, paths=paths, parent=parent)
     run.spec = checked.model_dump(mode="json")
-    run.recipe, run.trainer, run.task = checked.recipe, checked.training.trainer, checked.task.name
+    run.recipe, run.trainer, run.task = checked.recipe, checked.training.trainer, label_task(team, checked)
     run.policy = policy_label(checked)
     run.name = name.strip()[:NAME_LENGTH] or checked.recipe
     run.total_steps = checked.training.max_steps
@@ -162,6 +164,12 @@ def send_supervise_task(run_id: str, queue: str) -> None:
         app.send_task("supervise", args=[run_id], queue=queue)
     except OperationalError as error:
         log.warning("run %s waits in the database, Redis cannot be told: %s", run_id, error)
+
+
+def label_task(team: Team, spec: RunSpec) -> str:
+    """What lists call the task: of the team's own with the version."""
+    own = find_spec_task(team, {"task": spec.task.model_dump()})
+    return own.label if own else spec.task.name[:TASK_LENGTH]
 
 
 def policy_label(spec: RunSpec) -> str:

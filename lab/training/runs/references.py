@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from lab.teams.accounts.models import Team
+from lab.training.runs import team_tasks
 from lab.training.runs.models import Run, Status
 from trainers.contract.spec import FINAL, Problem, SpecError
 
@@ -36,6 +37,8 @@ def resolve_references(team: Team, spec: Spec, *, paths: bool = False, parent: R
             raise SpecError([replace(problem, field=problem.field.replace("policy", "teacher", 1)) for problem in error.problems]) from None
     if isinstance(dataset, dict):
         spec["dataset"] = {**drop_spec_keys(dataset, "file"), "path": resolve_path_below(datasets_of(team), dataset, "file", "dataset", paths)}
+    if isinstance(spec.get("task"), dict):
+        spec["task"] = team_tasks.resolve_task(team, spec["task"], paths=paths)
     return spec
 
 
@@ -125,4 +128,6 @@ def restore_reference_names(team: Team, spec: Spec) -> Spec:
             spec[part] = {"kind": "folder", "folder": Path(policy["path"]).name}
     if isinstance(dataset, dict):
         spec["dataset"] = {**drop_spec_keys(dataset, "path", *([] if dataset.get("sha256") else ["sha256"])), "file": Path(dataset["path"]).name}
+    if isinstance(spec.get("task"), dict):
+        spec["task"] = team_tasks.restore_task(spec["task"])
     return spec

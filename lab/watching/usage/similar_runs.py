@@ -25,7 +25,7 @@ from trainers.contract.spec import RunSpec
 NEWEST = 12  # runs that an estimate rests on: older ones were trained with other code
 MANY = 5  # from so many on, the fastest and the slowest are left out: one that shared its machine says nothing of the next
 READ = 200  # newest finished runs that are looked through
-MANNER_COLUMNS = ("trainer", "task", "spec__policy", "spec__lora", "spec__human", "spec__device")
+MANNER_COLUMNS = ("trainer", "task", "spec__task__name", "spec__policy", "spec__lora", "spec__human", "spec__device")
 DEEPEST = 20  # stages of a chain that a policy is followed back through
 
 
@@ -62,7 +62,7 @@ def find_manner_paces(team: Team, manner: RunManner, queue: str) -> list[Pace]:
     runs = find_similar_runs(team, manner)
     gpus = gpus_of(queue)
     on = [run for run in runs if is_matching_device(run["device"], manner.device, gpus)]
-    same_task = [run for run in on if run["task"] == manner.task]
+    same_task = [run for run in on if name_task(run) == manner.task]
     return compute_run_paces(team, (same_task or on)[:NEWEST])
 
 
@@ -70,9 +70,14 @@ def list_run_manners(team: Team, runs: Sequence[Mapping[str, Any]]) -> list[RunM
     """Of stored runs, rows with MANNER_COLUMNS."""
     origins = trace_policy_origins(team, [run["spec__policy"] for run in runs])
     return [
-        RunManner(run["trainer"], run["task"], run["spec__device"] or "auto", origin, bool(run["spec__lora"]), bool(run["spec__human"]))
+        RunManner(run["trainer"], name_task(run), run["spec__device"] or "auto", origin, bool(run["spec__lora"]), bool(run["spec__human"]))
         for run, origin in zip(runs, origins, strict=True)
     ]
+
+
+def name_task(run: Mapping[str, Any]) -> str:
+    """Without the version of a task of the team's own: its versions take alike."""
+    return str(run["spec__task__name"] or run["task"])
 
 
 def find_similar_runs(team: Team, manner: RunManner) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from lab.teams.accounts import projects
 from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
 from lab.training.catalog.models import RecipeVersion, SavedRecipe
-from lab.training.runs import drafts, follow_ups, form_changes, launch, placement, references
+from lab.training.runs import drafts, follow_ups, form_changes, launch, placement, references, team_tasks
 from lab.training.runs.drafts import Draft
 from lab.training.runs.form_checks import Examination, examine_launch_form
 from lab.training.runs.form_parts import Stage
@@ -65,6 +65,7 @@ def list_launch_recipes(request: LabRequest) -> HttpResponse:
         "token": token_of(request),
         "any_runs": Run.objects.of(request.team).exists(),
         "project": projects.key_of(request.GET.get("project", "")),
+        "task": team_tasks.find_team_task(request.team, request.GET.get("task", "")),
     }
     return TemplateResponse(request, "runs/recipes.html", context)
 
@@ -91,7 +92,10 @@ def show_launch_form(request: LabRequest, recipe: str) -> HttpResponse:
         return refuse_outside(request, outside)
     if request.method != "POST":
         project = projects.clean_project_filter(request.team, request.GET.get("project", ""))
-        empty = LaunchForm(request.team, load_catalog(), draft, initial={"project": project} if project else None)
+        initial = {"project": project} if project else {}
+        if own := team_tasks.find_team_task(request.team, request.GET.get("task", "")):
+            initial["task"] = own.key
+        empty = LaunchForm(request.team, load_catalog(), draft, initial=initial)
         return render_launch_form(request, with_methods(empty, request.GET.getlist("add")))
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
     if "act" in request.POST:
