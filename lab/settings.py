@@ -87,6 +87,7 @@ INSTALLED_APPS = [
     "lab.labelling.labels",
     "lab.labelling.quality",
     "lab.data.datasets",
+    "lab.data.tasks",
     "lab.data.loop",
     "lab.data.projects",
     "lab.watching.usage",
@@ -293,6 +294,7 @@ LOGGING = {  # Django's own, on the standard error, without secrets
 }
 # Bytes of a request, announced or counted, before Django reads it.
 BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/outside/": 9_000_000, "/api/v1/datasets/import": 51_000_000}
+BODY_LIMITS |= {"/tasks/new/": 51_000_000, "/api/v1/tasks/uploads": 51_000_000}
 DATA_UPLOAD_MAX_NUMBER_FILES = 1
 
 # How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
@@ -318,6 +320,7 @@ WORKER_CHORES = {
         "lab.models.embeddings.chores.sweep_embedding_jobs",
         "lab.labelling.labels.item_order.reorder_grown",
         "lab.data.datasets.chores.sweep_versions_and_uploads",
+        "lab.data.tasks.chores.sweep_tasks",
         "lab.data.loop.chores.run_loop_chores",
         "lab.data.loop.feed_chores.route_feeds",
         "lab.watching.alerts.chores.run_due_watchers",

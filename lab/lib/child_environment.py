@@ -59,6 +59,7 @@ CATALOGUE = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # lo
 PREFLIGHT = ChildKind(COMPUTING_NAMES, COMPUTING_PREFIXES, operators=True)  # tries their reward functions, asks no network
 # Asks the hub about a model, with the hub's token; runs nobody's code, which is why it is not the preflight itself.
 MODEL_LOOKUP = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTING_PREFIXES)
+FETCHER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTING_PREFIXES)  # gets rows of a hub; runs nobody's code
 REPLAY = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY, COMPUTING_PREFIXES, operators=True)  # a method may ask the judge
 TRAINER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY | HUB_TOKENS, COMPUTING_PREFIXES, operators=True)  # and loads policies of a hub
 # The lab's own web process and workers: services, settings, and what they hand on to their own children.

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from lab.data.datasets.models import Dataset, Recall, RecallKind, Row, Version, VersionState
 from lab.data.loop.models import Feed
+from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion
 from lab.labelling.labels.models import Item, ItemState, Judgement, Kind, Preference, Queue, QueueMember, Verdict
 from lab.labelling.labels.new_queues import NewItem, make_queue
 from lab.models.branches.models import Branch, Continuation, TokenAlternatives
@@ -53,7 +54,18 @@ OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")
 OBJECTS += ("queue_id", "item_id", "judgement_id", "member_id", "dataset_id", "version_id", "recall_id", "feed_id")
 OBJECTS += ("project_id", "checkpoint_id", "alias_id", "proposal_id", "push_id")
-OBJECTS += ("sampling_id", "edit_id", "branch_id", "alternatives_id", "report_id", "clustering_id", "embedder_id")
+OBJECTS += (
+    "sampling_id",
+    "edit_id",
+    "branch_id",
+    "alternatives_id",
+    "report_id",
+    "clustering_id",
+    "embedder_id",
+    "task_id",
+    "task_version_id",
+    "fetch_id",
+)
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <id:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "client", "csp-report", "invited", "account_")  # beginnings of names that need no login
@@ -117,6 +129,18 @@ class Cast:
     @property
     def checkpoint(self) -> Checkpoint:
         return Checkpoint.objects.get(run=self.run)
+
+    @property
+    def task(self) -> Task:
+        return Task.objects.get(team=self.team)
+
+    @property
+    def task_version(self) -> TaskVersion:
+        return TaskVersion.objects.get(task__team=self.team)
+
+    @property
+    def fetch(self) -> Fetch:
+        return Fetch.objects.get(team=self.team)
 
     @property
     def alias(self) -> Alias:
@@ -316,7 +340,30 @@ def make_labels(
     Row.objects.create(version=frozen, place=0, split="train", row=row, digest="0" * 64, **sources)
     recall = Recall.objects.create(team=team, kind=RecallKind.LABELLER, labeller=user, reason=f"recall {mark}", by=user)
     feed = Feed.objects.create(team=team, run=run, queue=queue, share=0.5, created_by=user)
+    make_team_task(team, user, mark)
     return queue, item, judgement, member, dataset, frozen, recall, feed
+
+
+def make_team_task(team: Team, user: User, mark: str) -> None:
+    """A task with a version whose file nobody asks for, and a fetch that failed."""
+    task = Task.objects.create(team=team, name=f"task {mark}", created_by=user)
+    reward = {
+        "name": "accuracy",
+        "definition": {"kind": "library", "function": "exact-match", "config": {}},
+        "weight": 1.0,
+        "shadow": False,
+        "origin": None,
+    }
+    definition = {"version": 1, "name": f"task {mark}", "system": f"system {mark}", "examples": [], "rewards": [reward]}
+    counts = {"train": 2, "heldout": 1, "skipped": 0, "invalid": [], "repeated": 0, "demonstrations": 0, "references": 3}
+    counts["example"] = {"prompt": f"prompt {mark}", "reference": f"reference {mark}"}
+    source = {"kind": "file", "name": f"{mark}.csv", "file": "none.source", "file_kind": "csv", "size": 1, "sha256": "0" * 64}
+    digest = hashlib.sha256(mark.encode()).hexdigest()
+    about = {"file": f"{mark}.task.jsonl", "sha256": digest, "size": 10, "note": f"note {mark}", "created_by": user}
+    task.versions.create(number=1, definition=definition, plan={"prompt": f"column {mark}"}, source=source, counts=counts, **about)
+    Fetch.objects.create(
+        team=team, user=user, kind="hub", settings={"name": f"owner/{mark}", "rows": 5}, state=FetchState.FAILED, error=f"error {mark}"
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ WINGS = {
     "training": ("catalog", "workers", "runs", "ablations", "sweeps", "edits"),
     "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor"),
     "labelling": ("labels", "quality"),
-    "data": ("datasets", "loop", "projects"),
+    "data": ("datasets", "tasks", "loop", "projects"),
     "watching": ("usage", "queue", "alerts", "reports"),
     "supervision": ("supervisor", "outside"),
     "models": ("policies", "playground", "branches", "embeddings", "bin"),

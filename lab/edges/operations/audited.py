@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from lab.data.datasets.models import Dataset, Recall, Version
 from lab.data.loop.models import Feed
+from lab.data.tasks.models import Fetch, Task
 from lab.labelling.labels.models import Item, Queue
 from lab.models.branches.models import Branch
 from lab.models.embeddings.models import Embedder, EmbeddingJob, JobKind
@@ -30,6 +31,7 @@ def register_audit_links() -> None:
         ("queue", "queue", Queue, "queue"),
         ("dataset", "dataset", Dataset, "dataset"),
         ("version", "dataset version", Version, "version"),
+        ("task", "task", Task, "task"),
         ("report", "report", Report, "report"),
     ):
         register_object_page(kind, words, model, route)
@@ -44,6 +46,7 @@ def register_audit_links() -> None:
         lambda team: EmbeddingJob.objects.filter(team=team, kind=JobKind.CLUSTERS),
         lambda pk: reverse("clustering", args=[pk]),
     )
+    register_list_page("fetch", "fetch of rows", Fetch, "tasks")
     register_list_page("embedder", "vectors", Embedder, "clusters")
     register_list_page("apitoken", "access token", ApiToken, "tokens")
     register_list_page("membership", "membership", Membership, "team")

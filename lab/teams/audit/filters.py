@@ -43,6 +43,7 @@ GROUPS = {  # beginning of an action → words
     "feed": "Feeds",
     "label": "Labels",
     "dataset": "Datasets",
+    "task": "Tasks",
     "quota": "Quotas",
     "alert": "Alerts",
     "webhook": "Webhooks",

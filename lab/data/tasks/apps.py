@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class TasksConfig(AppConfig):
+    name = "lab.data.tasks"
+
+    def ready(self) -> None:
+        from lab.data.tasks import palette_source, run_tasks
+
+        palette_source.register_palette_source()
+        run_tasks.register_run_tasks()

@@ -1,0 +1,74 @@
+"""Fetches whose worker or message is gone, and tasks whose time in the bin is over. Every worker looks now and then."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import redis
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from lab.data.datasets.uploads import KEPT_SECONDS
+from lab.data.tasks.fetching import send_fetch_task
+from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, folder_of
+from lab.data.tasks.usage import is_used
+from lab.data.tasks.verbs import bin_days
+from lab.teams.audit.recording import record_audit_entry
+from lab.training.workers.backlog import count_queue_backlog
+from lab.training.workers.models import ANALYSIS
+
+log = logging.getLogger(__name__)
+
+OVERDUE = timedelta(seconds=10)  # a message is looked for when a fetch has waited this long
+KEPT = timedelta(seconds=KEPT_SECONDS)
+AT_ONCE = 20
+
+
+def sweep_tasks() -> None:
+    """One round. Raises database errors; the caller sweeps again later."""
+    Fetch.across_teams.requeue()
+    Fetch.across_teams.filter(~Q(state=FetchState.FETCHING), created_at__lt=Now() - KEPT).delete()
+    purge_due_tasks()
+    queued = Fetch.across_teams.filter(state=FetchState.QUEUED, created_at__lt=Now() - OVERDUE)
+    waiting = list(queued.order_by("created_at").values_list("pk", flat=True)[:AT_ONCE])
+    try:
+        missing = bool(waiting) and not count_queue_backlog(ANALYSIS)
+    except redis.RedisError as error:
+        log.warning("Redis is away, %d fetches cannot be sent (%s)", len(waiting), error)
+        return
+    for pk in waiting if missing else ():
+        send_fetch_task(str(pk))
+
+
+def purge_due_tasks() -> int:
+    """Deletes for good what has been in the bin long enough; what a run names stays. How many."""
+    due = Task.across_teams.filter(binned_at__lt=Now() - timedelta(days=bin_days()))
+    return sum(purge_task(pk) for pk in list(due.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]))
+
+
+def purge_task(pk: int) -> bool:
+    with transaction.atomic():
+        task = Task.across_teams.select_for_update().filter(pk=pk).exclude(binned_at=None).select_related("team").first()
+        if task is None or is_used(task):
+            return False
+        versions = list(task.versions.all())
+        record_audit_entry("task.purge", task, team=task.team, versions=len(versions))
+        folder = folder_of(task.team_id)
+        paths = [folder / version.file for version in versions]
+        own = {str(version.source["file"]) for version in versions if version.source.get("file")}
+        others = TaskVersion.across_teams.filter(task__team=task.team_id).exclude(task=task)
+        kept = {str(name) for name in others.values_list("source__file", flat=True) if name}
+        paths += [folder / name for name in own - kept]
+        task.delete()
+    delete_files(paths)
+    return True
+
+
+def delete_files(paths: list[Path]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            path.unlink()
