@@ -37,7 +37,7 @@ BODY = 2_000_000  # bytes of a request's body
 DEEPEST = 40  # levels of a body's objects and lists
 REQUEST_ID = re.compile(r"[-\w]{1,64}", re.ASCII)
 LINES = re.compile(
-    r"/api/v1/(outside/runs/[^/]+/events|datasets/import)"
+    r"/api/v1/(outside/runs/[^/]+/events|datasets/import|tasks/uploads)"
 )  # take lines and files instead of JSON, more than BODY (settings.BODY_LIMITS)
 SCOPES: set[str] = {"runs.send"}  # the permissions that some operation asks for; what a token can be given
 

@@ -46,6 +46,7 @@ from lab.edges.api.operations import (
     samplings,
     saved_views,
     sweeps,
+    tasks,
     usage,
     what_if,
 )
@@ -53,7 +54,7 @@ from lab.edges.api.operations import annotations as said
 
 READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, said)
 EXPERIMENTS = (projects, runs, runs_bulk, runs_edits, run_queue, bin, runs_doctor, runs_attempts, ablations, sweeps, *READING, reports, catalog)
-LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, lineage, recalls)
+LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, tasks, lineage, recalls)
 TEAM = (invitations, samplings, policies, policies_hub, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):
     api.add_router("", router)

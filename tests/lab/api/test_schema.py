@@ -31,6 +31,7 @@ NAMES = sorted(one["operationId"] for methods in DOCUMENT["paths"].values() for 
 OF_AUTHORS = {"delete_comment"}  # only who wrote it may
 OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
 OBJECTS += ("ablation", "sweep", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
+OBJECTS += ("task", "task_version", "fetch")
 OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.supervision.outside
 
 
