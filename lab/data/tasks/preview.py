@@ -112,7 +112,8 @@ def preview_task(team: Team, wish: TaskWish, source: Source, ask: PreviewAsk) ->
     if answer["problems"]:
         words = format_problem_sentence(problem_of_report(answer["problems"][0]))
         raise Refusal(f"The model cannot be used for a preview: {words}", field="preview_policy", status=422)
-    return {**answer, "counts": last["end"]}
+    columns = [{**column, "factor": f"{column['weight']:g}"} for column in answer["columns"]]
+    return {**answer, "columns": columns, "counts": last["end"]}
 
 
 def summarize(found: dict[str, Any], ask: PreviewAsk) -> dict[str, Any]:
