@@ -16,7 +16,7 @@ handler404, handler500 = "lab.error_pages.page_not_found", "lab.error_pages.serv
 websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets, *branch_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
-    *("rollouts.replay", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.tasks", "data.loop"),
+    *("rollouts.replay", "rollouts.backtests", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.tasks", "data.loop"),
     *(
         "teams.people",
         "teams.audit",
@@ -40,5 +40,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("ablations/", include("lab.training.ablations.urls")),
     path("sweeps/", include("lab.training.sweeps.urls")),
     path("", include("lab.training.edits.urls")),
+    path("", include("lab.training.rewards.urls")),
     *(path("", include(f"lab.{room}.urls")) for room in ROOMS),
 ]

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each wing imports only what stands before it, and so does each room of a wing.
 WINGS = {
     "teams": ("accounts", "audit", "people"),
-    "training": ("catalog", "workers", "runs", "ablations", "sweeps", "edits"),
-    "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "doctor"),
+    "training": ("catalog", "workers", "runs", "ablations", "sweeps", "edits", "rewards"),
+    "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "backtests", "doctor"),
     "labelling": ("labels", "quality"),
     "data": ("datasets", "tasks", "loop", "projects"),
     "watching": ("usage", "queue", "alerts", "reports"),

@@ -158,9 +158,15 @@ def list_union_models(root: type[BaseModel], field: str) -> dict[str, type[BaseM
 
 
 def wrong_tag(field: str, item: ErrorDetails, root: type[BaseModel]) -> Problem:
-    key, allowed, value = UNIONS[field], list(list_union_models(root, field)), item["input"]
-    listed = f"use one of {', '.join(allowed)}"
-    if key not in value:
+    value = item["input"]
+    if field in UNIONS:
+        key, allowed = UNIONS[field], list(list_union_models(root, field))
+    else:  # a union somewhere inside, such as a definition of a reward: pydantic tells its key, and its tags where one was given
+        context = item.get("ctx", {})
+        key = str(context["discriminator"]).strip("'")
+        allowed = [tag.strip("' ") for tag in str(context.get("expected_tags", "")).split(",") if tag]
+    listed = f"use one of {', '.join(allowed)}" if allowed else "add it"
+    if not isinstance(value, dict) or key not in value:
         return Problem(join_field_path(field, key), None, "is missing", listed, given=False)
     return Problem(join_field_path(field, key), abbreviate_value(value[key]), "is not known", listed + suggest_closest(str(value[key]), allowed))
 

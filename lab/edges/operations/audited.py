@@ -12,10 +12,12 @@ from lab.data.tasks.models import Fetch, Task
 from lab.labelling.labels.models import Item, Queue
 from lab.models.branches.models import Branch
 from lab.models.embeddings.models import Embedder, EmbeddingJob, JobKind
+from lab.rollouts.backtests.models import Backtest
 from lab.teams.accounts.models import ApiToken, Membership, Project, Team
 from lab.teams.audit.links import register_object_place
 from lab.training.ablations.models import Ablation
 from lab.training.catalog.models import SavedRecipe
+from lab.training.rewards.models import RewardFunction
 from lab.training.runs.models import Run
 from lab.training.sweeps.models import Sweep
 from lab.watching.reports.models import Report
@@ -26,6 +28,8 @@ def register_audit_links() -> None:
         ("run", "run", Run, "run"),
         ("ablation", "ablation", Ablation, "ablation"),
         ("sweep", "sweep", Sweep, "sweep"),
+        ("rewardfunction", "reward function", RewardFunction, "reward"),
+        ("backtest", "backtest", Backtest, "backtest"),
         ("savedrecipe", "saved recipe", SavedRecipe, "recipe-saved"),
         ("branch", "branch", Branch, "branch"),
         ("queue", "queue", Queue, "queue"),

@@ -37,6 +37,7 @@ GROUPS = {  # beginning of an action → words
     "recipe": "Recipes",
     "ablation": "Ablations",
     "sweep": "Sweeps",
+    "reward": "Reward functions",
     "rollouts": "Rollouts",
     "metrics": "Metrics",
     "queue": "Queues",

@@ -1,0 +1,86 @@
+"""The reward functions that people choose from: those of the library, and what other rooms register (the team's own). With the inputs of their
+parameters, made of the schema that the catalogue holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.lib.registry import Registry
+from lab.teams.accounts.models import Team
+from lab.training.catalog.catalog import load_catalog
+from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.spec_form import SpecForm
+
+LIBRARY = "library"
+
+
+@dataclass(frozen=True)
+class RewardChoice:
+    """``key`` is the value of the input. ``schema``: JSON schema of its parameters, empty where it has none. ``definition``: what the column holds
+    before the parameters are known; ``origin``: the team's reward function that it is (``RewardOrigin``).
+    """
+
+    key: str
+    title: str
+    summary: str
+    group: str
+    definition: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    origin: Mapping[str, int] | None = None
+
+    def define(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The definition of a column with these parameters; those at their default are left out."""
+        if self.definition.get("kind") != LIBRARY or self.origin:
+            return dict(self.definition)
+        properties = self.schema.get("properties", {})
+        return {**self.definition, "config": {name: value for name, value in config.items() if value != properties.get(name, {}).get("default")}}
+
+    def build_form(self, data: Mapping[str, Any], prefix: str) -> SpecForm:
+        """Its parameters below ``<prefix>.config``. Those that were sent for another choice are not read: ``<prefix>.shown`` says whose they are."""
+        sent = data if data.get(f"{prefix}.shown") == self.key else None
+        return SpecForm(sent, f"{prefix}.config", None, build_schema_fields(self.schema))
+
+    def write_inputs(self, config: Mapping[str, Any], prefix: str) -> dict[str, str]:
+        """What the inputs hold for these parameters, as ``build_form`` reads it."""
+        inputs = {f"{prefix}.choice": self.key, f"{prefix}.shown": self.key}
+        for name, made in build_schema_fields(self.schema).items():
+            value = config.get(name, made.initial)
+            if isinstance(value, bool):
+                inputs |= {f"{prefix}.config.{name}": "on"} if value else {}
+            else:
+                inputs[f"{prefix}.config.{name}"] = str(made.prepare_value(value))
+        return inputs
+
+
+SOURCES: Registry[Callable[[Team], list[RewardChoice]]] = Registry("source of reward functions")
+
+
+def list_library_choices() -> list[RewardChoice]:
+    return [
+        RewardChoice(
+            f"{LIBRARY}:{entry['name']}",
+            entry["title"],
+            entry["summary"],
+            "Library",
+            {"kind": LIBRARY, "function": entry["name"]},
+            entry["parameters"],
+        )
+        for entry in load_catalog().rewards
+    ]
+
+
+def list_reward_choices(team: Team) -> dict[str, RewardChoice]:
+    """By key: the team's own first."""
+    own = [choice for source in SOURCES.values() for choice in source(team)]
+    return {choice.key: choice for choice in (*own, *list_library_choices())}
+
+
+def group_choices(choices: Mapping[str, RewardChoice]) -> list[tuple[str, list[RewardChoice]]]:
+    """For the optgroups of a select."""
+    groups: dict[str, list[RewardChoice]] = {}
+    for choice in choices.values():
+        groups.setdefault(choice.group, []).append(choice)
+    return list(groups.items())
