@@ -216,7 +216,7 @@ document.addEventListener("htmx:afterSwap", (event) => {
     announce(composer.dataset.said);
     delete composer.dataset.said;
   }
-  if (event.detail.target.matches("[data-composer]")) { handleNewMethods(event.detail.target.id); return; }
+  if (event.detail.target.matches("[data-composer], #more-rewards")) { handleNewMethods(event.detail.target.id); return; }
   const panel = document.getElementById("preflight");
   if (panel.dataset.checked !== "yes") return;
   const found = new Map();

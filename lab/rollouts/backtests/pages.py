@@ -24,11 +24,11 @@ from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
 from lab.training.rewards.definition_check import refuse_wrong_definition
 from lab.training.rewards.definition_form import DefinitionForm, decode_json
-from lab.training.rewards.definition_words import describe_stored_definition
 from lab.training.rewards.models import RewardFunction, RewardVersion
 from lab.training.rewards.verbs import require_code_permission
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.models import Run
+from lab.training.runs.reward_words import describe_stored_definition
 from lab.training.runs.views.launch_form import token_of
 from lab.training.workers.models import ANALYSIS, Worker
 

@@ -15,9 +15,9 @@ from typing import Any
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import InputRefusal, Problem
 from lab.teams.accounts.models import Team
-from lab.training.rewards.definition_words import describe_stored_definition
 from lab.training.rewards.models import RewardFunction
 from lab.training.runs.reward_choices import LIBRARY, RewardChoice, group_choices, list_reward_choices
+from lab.training.runs.reward_words import describe_stored_definition
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.reward_definitions import LONGEST_SOURCE, MOST_PARTS
 

@@ -19,11 +19,11 @@ from lab.teams.accounts.roles import has_team_permission, role_of
 from lab.training.rewards import verbs
 from lab.training.rewards.definition_check import refuse_wrong_definition
 from lab.training.rewards.definition_form import CODE, KEPT, KINDS, DefinitionForm, build_definition_inputs
-from lab.training.rewards.definition_words import describe_stored_definition, write_definition_text
 from lab.training.rewards.models import RewardFunction, RewardVersion
 from lab.training.rewards.try_box import TryBox
 from lab.training.rewards.usage import list_uses
 from lab.training.runs.models import Run
+from lab.training.runs.reward_words import describe_stored_definition, write_definition_text
 
 ROOM = {"room": "rewards"}
 LISTED = 200

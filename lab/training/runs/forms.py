@@ -23,6 +23,7 @@ from lab.training.runs import drafts, placement, references, team_tasks
 from lab.training.runs.drafts import Draft, Spec
 from lab.training.runs.form_parts import PolicyForm, SaveForm, Stage, TaskForm, names_in
 from lab.training.runs.models import Run
+from lab.training.runs.more_rewards import ColumnForm, MoreRewards
 from lab.training.runs.placement import Place
 from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.schema_form import build_schema_fields
@@ -81,6 +82,7 @@ class LaunchForm(SpecForm):
         self.parts = {part: SpecForm(data, part, values.get(part), build_schema_fields(schema)) for part, schema in schemas.items()}
         self.stages = [Stage(catalog, number, title, data, spec) for number, (title, spec) in enumerate(draft.stages)]
         self.source = PolicyForm(data, first.get("policy") or {}, lambda: self.run_choices, lambda: [(name, name) for name in self.folder_choices])
+        self.more = MoreRewards(team, data, next((spec["rewards"] for _, spec in draft.stages if spec.get("rewards")), []))
         self.save = SaveForm(data, "save", {"name": draft.saved.recipe.name} if draft.saved else None)
 
     @property
@@ -147,7 +149,7 @@ class LaunchForm(SpecForm):
     @property
     def nested(self) -> list[SpecForm]:
         stages = [form for stage in self.stages for form in (stage.training, stage.evaluation, stage.stack, *stage.stack.nested)]
-        return [self.source, self.save, *self.parts.values(), *stages, *self.tasks]
+        return [self.source, self.save, *self.parts.values(), *stages, *self.tasks, *self.more.nested]
 
     @property
     def frozen(self) -> BoundField:
@@ -242,6 +244,10 @@ class LaunchForm(SpecForm):
         unused = {"lora": not self.values["lora"], "human": not self.values["human"] or stage.trainer not in GROUP_TRAINERS}
         return {name: part for name, part in self.parts.items() if not unused.get(name)}
 
+    def list_columns(self, stage: Stage) -> list[ColumnForm]:
+        """The reward functions besides the task's that a stage has."""
+        return self.more.list_columns(shadows=stage.trainer in GROUP_TRAINERS or not self.draft.is_chain)
+
     def specs(self) -> list[Spec]:
         """One spec a stage, without output. Later stages have no policy: they go on from the stage before."""
         return [self._spec(stage) for stage in self.stages]
@@ -251,6 +257,7 @@ class LaunchForm(SpecForm):
         spec |= {"training": stage.read_training(), "evaluation": dict(stage.evaluation.values)}
         spec |= dict.fromkeys(PARTS) | {name: dict(part.values) for name, part in self.list_used_parts(stage).items()}
         spec["task"] = self.chosen_task.read_task() if self.chosen_task else {"name": self.values["task"]}
+        spec["rewards"] = [column.read_column() for column in self.list_columns(stage)]
         spec["dataset"] = self._dataset_spec(spec.get("dataset"))
         spec.pop("teacher", None)
         if stage.trainer == DISTILLATION:
@@ -327,6 +334,10 @@ class LaunchForm(SpecForm):
         if part == "policy" and rest in POLICY_INPUTS:
             is_run = rest == "folder" and self.values["policy"] == "run"
             return Input(self.source, "run" if is_run else POLICY_INPUTS[rest])
+        if part == "rewards" and rest:
+            place, _, path = rest.partition(".")
+            columns = self.list_columns(stage)
+            return columns[int(place)].find_input(path) if place.isdigit() and int(place) < len(columns) else None
         if part == "teacher":
             return Input(self, "teacher_hub" if rest in ("name", "revision") else "teacher")
         if part in ("policy", "dataset") or field in ("task.name", "task.version") or field.startswith("task.file"):

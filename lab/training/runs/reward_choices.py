@@ -4,7 +4,7 @@ parameters, made of the schema that the catalogue holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,30 @@ class RewardChoice:
         return inputs
 
 
+@dataclass(frozen=True)
+class KnownVersion:
+    """A version of a reward function of the team: what it is called and where its page is."""
+
+    label: str
+    url: str
+
+
+Origin = tuple[int, int]  # id and version, as a column's ``origin`` names them
 SOURCES: Registry[Callable[[Team], list[RewardChoice]]] = Registry("source of reward functions")
+VERSIONS: Registry[Callable[[Team, Collection[Origin]], dict[Origin, KnownVersion]]] = Registry("source of versions of reward functions")
+
+
+def find_known_versions(team: Team, origins: Collection[Origin]) -> dict[Origin, KnownVersion]:
+    """Those of the team; an origin that is not the team's, or gone, has none."""
+    return {origin: known for find in VERSIONS.values() for origin, known in find(team, origins).items()} if origins else {}
+
+
+def read_origin(column: Mapping[str, Any]) -> Origin | None:
+    """Of a column of a stored spec."""
+    origin = column.get("origin")
+    if not isinstance(origin, Mapping) or not all(isinstance(origin.get(name), int) for name in ("id", "version")):
+        return None
+    return origin["id"], origin["version"]
 
 
 def list_library_choices() -> list[RewardChoice]:

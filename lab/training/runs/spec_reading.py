@@ -17,6 +17,7 @@ GROUPS = {
     "teacher": "Teacher",
     "lora": "LoRA",
     "task": "Task",
+    "rewards": "More rewards",
     "dataset": "Dataset",
     "human": "Human reward",
     "training": "Training",

@@ -99,7 +99,8 @@ def show_launch_form(request: LabRequest, recipe: str) -> HttpResponse:
         return render_launch_form(request, with_methods(empty, request.GET.getlist("add")))
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
     if "act" in request.POST:
-        apply_form_edit(filled, request.POST["act"])
+        if not apply_reward_edit(filled, request.POST["act"]):
+            apply_form_edit(filled, request.POST["act"])
         return render_launch_form(request, filled)
     examination = examine_launch_form(filled)
     if filled.refuse_unfinished() or examination.problems:
@@ -133,11 +134,25 @@ def apply_form_edit(filled: LaunchForm, act: str) -> Stage:
         raise Http404("no such button") from None
 
 
+def apply_reward_edit(filled: LaunchForm, act: str) -> bool:
+    """Does what a button of More rewards says; whether it is one of those."""
+    section, _, rest = act.partition(":")
+    if section != "rewards":
+        return False
+    try:
+        filled.more.edit(rest)
+    except ValueError:
+        raise Http404("no such button") from None
+    return True
+
+
 @require_POST
 def compose_method_section(request: LabRequest) -> HttpResponse:
-    """The method section of one stage, after a method was added, moved or removed, or another base chosen."""
+    """The method section of one stage, after a method was added, moved or removed, or another base chosen; or the section of more rewards."""
     draft = draft_of(request, request.POST.get("recipe", ""), request.POST)
     filled = LaunchForm(request.team, load_catalog(), draft, clean_form_inputs(request.POST))
+    if apply_reward_edit(filled, request.POST.get("act", "")):
+        return TemplateResponse(request, "runs/more_rewards.html", {"more": filled.more})
     before = names_in_stages(filled)
     stage = apply_form_edit(filled, request.POST.get("act", ""))
     return TemplateResponse(request, "runs/composer.html", {"stack": stage.stack, "said": describe_stack_change(before, names_in_stages(filled))})

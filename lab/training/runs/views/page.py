@@ -26,6 +26,7 @@ from lab.training.runs.attempt_times import measure_attempt_seconds
 from lab.training.runs.environment import list_recorded_values
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import NAME_LENGTH, TAG_LENGTH, Run
+from lab.training.runs.more_rewards import list_launched_columns
 from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows
@@ -168,6 +169,7 @@ def render_run_config(request: HttpRequest, run: Run, typed: dict[str, str] | No
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
         "usual_problem": problem,
+        "columns": list_launched_columns(run),
         "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from and not run.cloned_from.binned_at else None,
         "checkpoints": run.checkpoints.all(),
         "attempts": [(attempt, seconds[attempt.number], list_recorded_values(attempt)) for attempt in attempts],
