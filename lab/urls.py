@@ -16,7 +16,16 @@ handler404, handler500 = "lab.error_pages.page_not_found", "lab.error_pages.serv
 websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets, *branch_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
-    *("rollouts.replay", "rollouts.backtests", "rollouts.doctor", "labelling.labels", "labelling.quality", "data.datasets", "data.tasks", "data.loop"),
+    *(
+        "rollouts.replay",
+        "rollouts.backtests",
+        "rollouts.doctor",
+        "labelling.labels",
+        "labelling.quality",
+        "data.datasets",
+        "data.tasks",
+        "data.loop",
+    ),
     *(
         "teams.people",
         "teams.audit",
