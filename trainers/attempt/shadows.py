@@ -153,6 +153,16 @@ class Shadows:
         said = [(scored.group, scored.sample, score["value"]) for scored, score in scores]
         self.attempt.reporter.event(ShadowRewards, step=step, name=name, scores=said, values=values)
 
+    def empty_queue(self) -> int:
+        """Takes out what waits; returns how many completions that were."""
+        left = 0
+        while True:
+            try:
+                batch = self.waiting.get_nowait()
+            except queue.Empty:
+                return left
+            left += 0 if batch is None else len(batch.rows)
+
     def close(self) -> None:
         """Waits a while for what is queued; the rest is left out. Training is over."""
         if self.thread is None:
@@ -166,9 +176,10 @@ class Shadows:
             pass
         self.ended.set()
         if self.thread.is_alive():
-            left = sum(len(batch.rows) for batch in list(self.waiting.queue) if batch is not None)
+            left = self.empty_queue()
+            self.waiting.put(None)
             self.warn("end", f"training is over: shadow rewards of the last batches are left out ({left} completions and the batch in hand)")
-            self.child.kill()
+            self.child.interrupt()
             self.thread.join(PATIENCE)
         self.child.close()
         self.thread = None

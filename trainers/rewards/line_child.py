@@ -78,6 +78,11 @@ class LineChild:
         line, _, self.rest = self.rest.partition(b"\n")
         return line + b"\n"
 
+    def interrupt(self) -> None:
+        """From another thread than the one that asks, which sees the child end and cleans up."""
+        if (process := self.process) is not None:
+            process.kill()
+
     def kill(self) -> None:
         process, self.process = self.process, None
         if process is None:

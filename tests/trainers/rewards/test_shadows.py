@@ -160,7 +160,10 @@ def test_what_the_child_cannot_keep_up_with_is_dropped_counted_and_said(tmp_path
         watched.offer(make_rows(step))
     assert time.monotonic() - began < 1  # no step waits
     assert watched.dropped >= 20 - shadows.WAITING - 1
+    thread = watched.thread
     watched.close()
+    assert thread is not None
+    assert not thread.is_alive()
     told = [event.message for event in listener.events if isinstance(event, Warned)]
     assert "cannot keep up" in told[0]
     assert "left out" in told[1]
