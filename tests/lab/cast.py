@@ -24,6 +24,8 @@ from lab.models.playground.models import Sample, Sampling, SamplingStatus, Side
 from lab.models.policies.models import Alias, Proposal, Push
 from lab.rollouts.annotations import verbs
 from lab.rollouts.annotations.models import Comment, Tag
+from lab.rollouts.backtests.comparison import compare_scores
+from lab.rollouts.backtests.models import Backtest, BacktestStatus
 from lab.rollouts.browse.models import SavedView
 from lab.rollouts.replay.answers import summarize_replayed_members
 from lab.rollouts.replay.models import FORMAT, Replay, ReplayStatus
@@ -35,6 +37,7 @@ from lab.teams.audit.models import Entry
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.catalog.models import SavedRecipe
 from lab.training.edits.models import RunEdit
+from lab.training.rewards.models import RewardFunction
 from lab.training.runs.launch import launch_recipe
 from lab.training.runs.models import TAG_LENGTH, Checkpoint, Run, Status
 from lab.training.runs.placement import Place
@@ -66,6 +69,7 @@ OBJECTS += (
     "task_version_id",
     "fetch_id",
 )
+OBJECTS += ("reward_id", "backtest_id")
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <id:key> is, by the first word of the URL's name
 PUBLIC = ("health", "setup", "api-openapi", "client", "csp-report", "invited", "account_")  # beginnings of names that need no login
@@ -121,6 +125,14 @@ class Cast:
     @property
     def edit(self) -> RunEdit:
         return RunEdit.objects.get(run=self.run)
+
+    @property
+    def reward(self) -> RewardFunction:
+        return RewardFunction.objects.get(team=self.team)
+
+    @property
+    def backtest(self) -> Backtest:
+        return Backtest.objects.get(team=self.team)
 
     @property
     def project(self) -> Project:
@@ -261,6 +273,7 @@ def make_cast(team: Team, user: User, mark: str, events: Sequence[AnyEvent] = ()
     make_branches(team, user, mark, first)
     create_report(team, user, f"report {mark}", write_report_text(mark, run, first), project)
     make_clustering(team, user, mark, [first, second])
+    make_rewards(team, user, mark, run)
     labelled = make_labels(team, user, mark, run, [first, second])
     token = make_token(team, user, mark)
     return Cast(team, user, mark, run, first, second, first.prompt, comment, tag, version.recipe, view, ablation, replay, *labelled, token)
@@ -271,6 +284,24 @@ def write_report_text(mark: str, run: Run, rollout: Rollout) -> str:
     blocks = {"chart": f"runs: {run.number}\nmetric: reward", "table": f"runs: {run.number}", "runs": "search: run", "rollout": f"{rollout.pk}"}
     blocks["group"] = f"run: {run.number}\nstep: {rollout.step}\ngroup: {rollout.group}"
     return f"# text {mark}\n\n" + "\n\n".join(f"```{kind}\n{settings}\n```" for kind, settings in blocks.items())
+
+
+def make_rewards(team: Team, user: User, mark: str, run: Run) -> None:
+    """A function with two versions, and a finished backtest of the second."""
+    function = RewardFunction.objects.create(team=team, name=f"function {mark}", created_by=user)
+    source = f"def score(completion, reference, data):\n    return {mark!r}\n"
+    for number in (1, 2):
+        definition = {"kind": "code", "source": source * number}
+        version = function.versions.create(number=number, definition=definition, note=f"note {mark}", created_by=user)
+    about = {
+        "version": version,
+        "name": f"function {mark} v2",
+        "definition": definition,
+        "against": f"reward {mark}",
+        "first_step": 1,
+        "last_step": 1,
+    }
+    Backtest.objects.create(team=team, run=run, user=user, status=BacktestStatus.FINISHED, result=compare_scores([]), **about)
 
 
 def make_sampling(team: Team, user: User, mark: str, run: Run) -> None:

@@ -47,6 +47,7 @@ ALLOWED = {  # module: (how often, why)
     "models/policies/removal.py": (5, "a worker's chore"),
     "models/policies/retention.py": (2, "a worker's chore"),
     "rollouts/replay/answers.py": (2, "a worker's task"),
+    "rollouts/backtests/scoring.py": (1, "a worker's task"),
     "training/runs/consumers.py": (1, "group has looked"),
     "training/runs/launch.py": (1, "the number of the run a spec starts from; the composer has looked"),
     "training/runs/live.py": (1, "by the id of a run that the socket has looked up"),

@@ -35,6 +35,7 @@ from lab.edges.api.operations import (
     recalls,
     reports,
     review,
+    reward_functions,
     rollouts,
     run_queue,
     runs,
@@ -52,7 +53,7 @@ from lab.edges.api.operations import (
 )
 from lab.edges.api.operations import annotations as said
 
-READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, said)
+READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, reward_functions, said)
 EXPERIMENTS = (projects, runs, runs_bulk, runs_edits, run_queue, bin, runs_doctor, runs_attempts, ablations, sweeps, *READING, reports, catalog)
 LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, tasks, lineage, recalls)
 TEAM = (invitations, samplings, policies, policies_hub, policies_promotion, policies_retention, inbox, alerts, alerts_webhooks, outside, usage, audit)

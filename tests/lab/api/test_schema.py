@@ -32,6 +32,7 @@ OF_AUTHORS = {"delete_comment"}  # only who wrote it may
 OBJECTS = ("run", "rollout", "prompt", "comment", "tag", "queue", "item", "judgement", "user", "dataset", "version", "recall")
 OBJECTS += ("ablation", "sweep", "project", "checkpoint", "alias", "proposal", "notice", "rule", "team_rule", "webhook", "delivery")
 OBJECTS += ("task", "task_version", "fetch")
+OBJECTS += ("reward", "backtest")
 OUTSIDE = {"send_events"}  # takes lines of a spool, not JSON: tests of lab.supervision.outside
 
 
