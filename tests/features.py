@@ -39,11 +39,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(10, "Clone a run, edit it and launch it with the differences shown"),
         Feature(11, "Sweeps with a leaderboard and early stopping"),
         Feature(12, "Recipes with help for each field"),
-        Feature(
-            13,
-            "Reward functions: versioned, weighted, tested on samples",
-            "rewards as objects of the team, which come with real work",
-        ),
+        Feature(13, "Reward functions: versioned, weighted, tested on samples"),
         Feature(14, "A run goes on while the tab is closed, refreshed or asleep"),
     ),
     "Live pages": (
@@ -157,7 +153,7 @@ SECTIONS: dict[str, tuple[Feature, ...]] = {
         Feature(91, "From a group to its implied pairs"),
         Feature(92, "Agreement of people with the reward over time"),
         Feature(93, "Labels, version, DPO run, blind match, win rate in one loop"),
-        Feature(94, "Backtest of a reward on stored rollouts", "an edited reward function, which comes with real work"),
+        Feature(94, "Backtest of a reward on stored rollouts"),
         Feature(95, "Shadow rewards"),
         Feature(96, "Disagreement first: what to label next"),
         Feature(97, "Biography of a prompt"),

@@ -5,7 +5,8 @@ class TasksConfig(AppConfig):
     name = "lab.data.tasks"
 
     def ready(self) -> None:
-        from lab.data.tasks import palette_source, run_tasks
+        from lab.data.tasks import palette_source, run_tasks, usage
 
         palette_source.register_palette_source()
         run_tasks.register_run_tasks()
+        usage.register_reward_uses()

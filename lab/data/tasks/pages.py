@@ -26,6 +26,7 @@ from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission
+from lab.training.runs.reward_choices import group_choices
 from lab.training.workers.models import ANALYSIS, Worker
 
 ROOM = {"room": "tasks"}
@@ -147,7 +148,7 @@ def render_task_form(request: LabRequest, form: TaskForm, source: Source, task: 
         "source": source,
         "columns": form.columns.shown,
         "distinct": form.columns.distinct.get(form.plan.split_column, []),
-        "choices": group_choices(form),
+        "choices": group_choices(form.choices),
         "splits": {"share": SHARE, "column": COLUMN},
         "kept": KEPT,
         "projects": projects.list_project_choices(request.team, form.project),
@@ -157,13 +158,6 @@ def render_task_form(request: LabRequest, form: TaskForm, source: Source, task: 
         "wrong": len(form.errors) + sum(len(reward.errors) for reward in form.rewards),
     }
     return render(request, "tasks/form.html", context, status=status)
-
-
-def group_choices(form: TaskForm) -> list[tuple[str, list[Any]]]:
-    groups: dict[str, list[Any]] = {}
-    for choice in form.choices.values():
-        groups.setdefault(choice.group, []).append(choice)
-    return list(groups.items())
 
 
 def show_source_choice(request: LabRequest, task: Task | None, errors: dict[str, str] | None = None, status: int = 200) -> HttpResponse:

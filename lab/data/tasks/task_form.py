@@ -19,14 +19,13 @@ from pydantic import ValidationError
 
 from lab.data.tasks.building import TaskWish
 from lab.data.tasks.models import NAME_LENGTH, NOTE_LENGTH, Task, TaskVersion
-from lab.data.tasks.reward_choices import LIBRARY, RewardChoice, list_reward_choices
 from lab.data.tasks.rows import COLUMN, SHARE, RowPlan
 from lab.data.tasks.sources import Columns, guess_plan
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team
-from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.reward_choices import LIBRARY, RewardChoice, list_reward_choices
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.reward_definitions import COLUMN_NAME, RewardColumn
 from trainers.contract.task_files import LONGEST_PROMPT, MOST_EXAMPLES, MOST_REWARDS, TaskDefinition
@@ -93,8 +92,7 @@ class TaskForm:
         prefix, data = f"reward.{number}", self.data
         key = data.get(f"{prefix}.choice", "")
         chosen = self.choices.get(key)
-        sent = data if f"{prefix}.shown" in data and data[f"{prefix}.shown"] == key else None
-        form = SpecForm(sent, f"{prefix}.config", None, build_schema_fields(chosen.schema) if chosen else {})
+        form = chosen.build_form(data, prefix) if chosen else SpecForm(None, f"{prefix}.config")
         texts = (data.get(f"{prefix}.{name}", "").strip() for name in ("name", "weight", "definition", "gate"))
         name, weight, definition, gate = texts
         return RewardInputs(number, name, key, weight, form, chosen, definition, gate)
@@ -122,15 +120,10 @@ class TaskForm:
             number = len(self.rewards)
             data = self.data.copy()
             data[f"reward.{number}.choice"] = key
-            data[f"reward.{number}.name"] = self._free_name(key)
+            data[f"reward.{number}.name"] = self.choices[key].suggest_name({reward.name for reward in self.rewards})
             data[f"reward.{number}.weight"] = "1" if not number else "0.2"
             self.data = data
             self.rewards.append(self._read_reward(number))
-
-    def _free_name(self, key: str) -> str:
-        base = re.sub(r"[^a-z0-9_-]+", "-", key.partition(":")[2].lower()).strip("-_0123456789")[:36] or "reward"
-        taken = {reward.name for reward in self.rewards}
-        return next(name for name in (base, *(f"{base}-{number}" for number in range(2, MOST_REWARDS + 2))) if name not in taken)
 
     def _renumber(self, kept: list[RewardInputs]) -> None:
         data = self.data.copy()
@@ -316,12 +309,6 @@ def fill_rewards(data: QueryDict, columns: Iterable[dict[str, Any]], choices: di
         if key == KEPT:
             data[f"{prefix}.definition"] = json.dumps({"definition": definition, "origin": column["origin"]})
             continue
-        fields = build_schema_fields(choices[key].schema)
-        for name, made in fields.items():
-            value = definition["config"].get(name, made.initial)
-            if isinstance(value, bool):
-                if value:
-                    data[f"{prefix}.config.{name}"] = "on"
-            else:
-                data[f"{prefix}.config.{name}"] = str(made.prepare_value(value))
+        for name, value in choices[key].write_inputs(definition["config"], prefix).items():
+            data[name] = value
     data["rewards"] = str(number + 1)

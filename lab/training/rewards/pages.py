@@ -108,7 +108,7 @@ def show_editor(request: LabRequest, function: RewardFunction | None) -> HttpRes
             answer = act_on_definition(request, form, box, function, act)
             if answer is not None:
                 return answer
-            status = 422 if form.wrong else 200
+            status = 422 if form.wrong and "HX-Request" not in request.headers else 200  # htmx shows no part of a refusal
         else:
             form.edit(act)
             box.edit(act)

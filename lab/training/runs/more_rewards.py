@@ -7,7 +7,6 @@ definition and origin) of one that is kept as it was launched; ``more-add`` is w
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +85,9 @@ class MoreRewards:
         count = parse_whole_number(str(self.data.get("more", "0")), MOST_REWARDS) or 0
         self.columns: list[ColumnForm] = []
         for number in range(count):
-            name = self._free_name(self.data.get(f"more.{number}.choice", ""))
-            self.columns.append(ColumnForm(self.data, number, self.choices, name))
+            choice = self.choices.get(self.data.get(f"more.{number}.choice", ""))
+            taken = {column.values["name"] for column in self.columns}
+            self.columns.append(ColumnForm(self.data, number, self.choices, choice.suggest_name(taken) if choice else ""))
         known = find_known_versions(self.team, [origin for column in self.columns if (origin := self._origin_of(column))])
         for column in self.columns:
             if not column.title:
@@ -96,13 +96,6 @@ class MoreRewards:
 
     def _origin_of(self, column: ColumnForm) -> tuple[int, int] | None:
         return read_origin({"origin": column.read_definition()[1]}) if column.chosen is None else None
-
-    def _free_name(self, key: str) -> str:
-        choice = self.choices.get(key)
-        base = choice.title if choice and choice.origin else key.partition(":")[2]
-        base = re.sub(r"[^a-z0-9_-]+", "-", re.sub(r" v\d+$", "", base).lower()).strip("-_0123456789")[:36] or "reward"
-        taken = {column.values["name"] for column in self.columns}
-        return next(name for name in (base, *(f"{base}-{number}" for number in range(2, MOST_REWARDS + 2))) if name not in taken)
 
     @property
     def grouped_choices(self) -> list[tuple[str, list[RewardChoice]]]:

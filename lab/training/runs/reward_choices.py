@@ -4,6 +4,7 @@ parameters, made of the schema that the catalogue holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_form import SpecForm
 
 LIBRARY = "library"
+VERSION_NUMBER, NO_NAME = re.compile(r" v\d+$"), re.compile(r"[^a-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,12 @@ class RewardChoice:
             return dict(self.definition)
         properties = self.schema.get("properties", {})
         return {**self.definition, "config": {name: value for name, value in config.items() if value != properties.get(name, {}).get("default")}}
+
+    def suggest_name(self, taken: Collection[str]) -> str:
+        """A name for its column that is free."""
+        title = VERSION_NUMBER.sub("", self.title) if self.origin else self.key.partition(":")[2]
+        base = NO_NAME.sub("-", title.lower()).strip("-_0123456789")[:36] or "reward"
+        return next(name for name in (base, *(f"{base}-{number}" for number in range(2, len(taken) + 3))) if name not in taken)
 
     def build_form(self, data: Mapping[str, Any], prefix: str) -> SpecForm:
         """Its parameters below ``<prefix>.config``. Those that were sent for another choice are not read: ``<prefix>.shown`` says whose they are."""

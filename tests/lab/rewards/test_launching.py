@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from lab.data.tasks.models import Task
 from lab.teams.accounts.models import Team, User
 from lab.training.rewards.verbs import add_version
 from lab.training.runs.models import Run
@@ -74,3 +75,13 @@ def test_the_section_answers_scripts_alone_and_says_what_is_missing(as_owner: Cl
     assert "<html" not in part
     assert "Choose a reward function from the list." in part
     assert as_owner.post(reverse("launch-compose"), inputs | {"act": "rewards:paint"}).status_code == 404
+
+
+def test_a_task_that_uses_a_function_is_named_on_its_page(as_owner: Client, owner: User, team: Team) -> None:
+    own = make_function(team, owner, "Answer length", LENGTH_CODE)
+    column = {"name": "length", "definition": LENGTH_CODE, "weight": 0.5, "shadow": False, "origin": {"id": own.function_id, "version": 1}}
+    about: Any = {"plan": {}, "source": {"name": "own.csv"}, "counts": {}, "file": "none", "sha256": "0" * 64, "size": 1}
+    Task.objects.create(team=team, name="questions").versions.create(number=1, definition={"rewards": [column]}, **about)
+    page = as_owner.get(f"/rewards/{own.function_id}/").content.decode()
+    assert "questions v1" in page
+    assert "length, weight 0.5" in page
