@@ -31,10 +31,7 @@ def parse_definition(given: Any) -> Any:
     try:
         return RewardColumn.model_validate({"name": "reward", "definition": given}).definition
     except ValidationError as error:
-        problems = [
-            Problem(drop_kinds(problem.field, given), format_problem_sentence(problem).rstrip(".") + ".")
-            for problem in problems_of(error, RewardColumn)
-        ]
+        problems = [Problem(drop_kinds(problem.field, given), format_problem_sentence(problem)) for problem in problems_of(error, RewardColumn)]
         raise InputRefusal(problems) from None
 
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from lab.lib.diff import diff_words
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import InputRefusal, Refusal
-from lab.teams.accounts.requests import LabRequest
+from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission, role_of
 from lab.training.rewards import verbs
 from lab.training.rewards.definition_check import refuse_wrong_definition
@@ -108,7 +108,7 @@ def show_editor(request: LabRequest, function: RewardFunction | None) -> HttpRes
             answer = act_on_definition(request, form, box, function, act)
             if answer is not None:
                 return answer
-            status = 422 if form.wrong and "HX-Request" not in request.headers else 200  # htmx shows no part of a refusal
+            status = 422 if form.wrong and not wants_fragment(request) else 200  # htmx shows no part of a refusal
         else:
             form.edit(act)
             box.edit(act)

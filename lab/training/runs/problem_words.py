@@ -34,4 +34,4 @@ def format_problem_sentence(problem: Problem) -> str:
         text = text[:1].upper() + text[1:]  # the name of a file stays as it is
     if problem.fix.startswith(DEFAULT):
         return f"{text} (default {problem.fix.removeprefix(DEFAULT)})."
-    return f"{text}: {problem.fix}." if problem.fix else f"{text}."
+    return f"{text}: {problem.fix.removesuffix('.')}." if problem.fix else f"{text}."
