@@ -49,10 +49,13 @@ class TryBox:
         self.team, self.data = team, data
         self.run = str(data.get("from", ""))
         count = parse_whole_number(str(data.get("rows", "1")), MOST_ROWS, 1) or 1
-        self.rows = [
-            TriedRow(number, *(self._read(number, name) for name in ("completion", "reference", "data", "prompt"))) for number in range(count)
-        ]
-        self.error, self.seconds = "", None
+        self.rows = [self._read_row(number) for number in range(count)]
+        self.error = ""
+        self.seconds: float | None = None
+
+    def _read_row(self, number: int) -> TriedRow:
+        completion, reference, data, prompt = (self._read(number, name) for name in ("completion", "reference", "data", "prompt"))
+        return TriedRow(number, completion, reference, data, prompt)
 
     def _read(self, number: int, name: str) -> str:
         return str(self.data.get(f"row.{number}.{name}", "")).replace("\0", "").replace("\r\n", "\n")[:LONGEST]

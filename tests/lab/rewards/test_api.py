@@ -42,9 +42,9 @@ def test_a_backtest_is_asked_for_and_read(team: Team, owner: User) -> None:
     api: ApiClient = client_of(team, owner)
     run: Run = make_run(team)
     store(run, started(), *(rollout(1, 0, sample, completion="a" * sample, reward=float(-sample)) for sample in range(3)))
-    neither = api.send("backtests", {"run": str(run.pk)})
+    neither = api.send(f"runs/{run.pk}/backtests", {})
     assert neither.status_code == 422
-    made = api.send("backtests", {"run": str(run.pk), "definition": LENGTH_CODE})
+    made = api.send(f"runs/{run.pk}/backtests", {"definition": LENGTH_CODE})
     assert (made.status_code, made.json()["status"], made.json()["summary"]) == (201, "queued", None)
     scoring.run_backtest(made.json()["id"])
     found = api.ask(f"backtests/{made.json()['id']}").json()

@@ -84,7 +84,6 @@ class TryOut(Schema):
 
 
 class BacktestIn(RequestBody):
-    run: UUID
     version: int | None = Field(None, ge=1, le=MAX_INTEGER, description="Number of the version of `function`; null: its newest.")
     function: int | None = Field(None, ge=1, le=MAX_INTEGER, description="Id of a reward function; either this or `definition`.")
     definition: dict[str, Any] | None = Field(None, description="A draft.")
@@ -271,11 +270,14 @@ def find_asked_version(request: HttpRequest, given: BacktestIn) -> RewardVersion
 
 
 @router.post(
-    "/backtests", auth=require_permission("rewards.write"), response={201: BacktestOut, 200: BacktestOut}, summary="Backtest a reward function"
+    "/runs/{uuid:run_id}/backtests",
+    auth=require_permission("rewards.write"),
+    response={201: BacktestOut, 200: BacktestOut},
+    summary="Backtest a reward function",
 )
-def create_backtest(request: HttpRequest, given: BacktestIn, key: Key) -> object:
+def create_backtest(request: HttpRequest, run_id: UUID, given: BacktestIn, key: Key) -> object:
     """Queues it for a worker; read it until it is finished. The newest 2,000 training rollouts of the steps at most."""
-    caller, run = caller_of(request), find_team_run(request, given.run)
+    caller, run = caller_of(request), find_team_run(request, run_id)
     version = find_asked_version(request, given)
     definition = version.definition if version else check_definition(caller, given.definition or {})
     backtest = prepare_backtest(run, caller.user, definition, version, (given.first_step, given.last_step), given.against)
