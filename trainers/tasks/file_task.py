@@ -25,6 +25,7 @@ from trainers.tasks.base import Example, Reward, Split, Task, digest_example
 MOST_BYTES = 1 << 30
 MOST_LINE = 32 << 20  # bytes
 MOST_ROWS = 1_000_000
+PROBED = 200  # references that are scored in search of the first one that gets the full reward
 FULL = 1.0  # what a reward function gives an answer that nothing is wrong with
 Part = TypeVar("Part", TaskDefinition, TaskRow)
 FIX = "choose the version again; a version never changes"
@@ -68,12 +69,21 @@ class FileTask(Task):
         places = self.places["train"]
         written = set(self.written.values())
         own = [place for place in places if place in written]
-        if not own:
-            own = [place for place, example in zip(places, self.read_examples(places), strict=True) if self.find_gold(example) is not None]
-        if not own:
+        if own:
+            order = draw_order(len(own), count, f"{self.sha256}/demonstrations/{seed}")
+            return list(self.read_examples(own[number] for number in order))
+        found, missed = list[Example](), 0
+        order = draw_order(len(places), len(places), f"{self.sha256}/demonstrations/{seed}")
+        for example in self.read_examples(places[number] for number in order):
+            if self.find_gold(example) is not None:
+                found.append(example)
+            elif not found:
+                missed += 1
+            if len(found) >= count or missed >= PROBED:
+                break
+        if not found:
             raise LookupError(f"no row of task {self.name!r} has a demonstration, and no reference answer gets the full reward")
-        order = draw_order(len(own), count, f"{self.sha256}/demonstrations/{seed}")
-        return list(self.read_examples(own[number] for number in order))
+        return [found[number % len(found)] for number in range(count)]
 
     def gold(self, example: Example) -> str:
         found = self.find_gold(example)

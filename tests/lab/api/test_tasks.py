@@ -62,7 +62,8 @@ def test_what_is_wrong_is_named_where_the_body_has_it(api: ApiClient, team: Team
     assert fields(rewards=[{"name": "accuracy", "definition": {"kind": "library", "function": "none"}}]) == ["rewards.0.definition.function"]
     assert fields(rewards=[{"name": "A B", "definition": REWARD["definition"]}]) == ["rewards.0.name"]
     assert fields(split={"share": 2}) == ["split.share"]
-    assert [error["field"] for error in upload(api, b"").json()["errors"]] == ["the body"]
+    for content in (b"", b"{}", b"[1, 2]"):
+        assert [error["field"] for error in upload(api, content).json()["errors"]] == ["the body"]
     assert not Task.objects.of(team).exists()
 
 

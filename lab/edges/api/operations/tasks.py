@@ -12,7 +12,8 @@ from django.http import Http404, HttpRequest
 from ninja import Field, Schema, Status
 from pydantic import ValidationError
 
-from lab.data.datasets import import_acts
+from lab.data.datasets import import_acts, uploads
+from lab.data.datasets.raw import UnreadableFile
 from lab.data.tasks import building, fetching, preview, sources, verbs, version_words
 from lab.data.tasks.building import TaskWish
 from lab.data.tasks.definition_check import refuse_wrong_definition
@@ -207,7 +208,11 @@ def upload_rows(request: HttpRequest, file: str = Query("file", max_length=200, 
             upload = import_acts.keep_file(team, file, iter(lambda: request.read(PIECE), b""), announced)
         except Refusal as refused:
             raise make_invalid_problem("the body", refused.message.rstrip("."), refused.fix.rstrip(".")) from None
-        columns = sources.read_columns(sources.find_uploaded(team, upload.token))
+        try:
+            columns = sources.read_columns(sources.find_uploaded(team, upload.token))
+        except UnreadableFile as error:
+            uploads.delete_upload(team, upload.token)
+            raise make_invalid_problem("the body", error.message, error.fix) from None
     suggested = {name: value for name, value in sources.guess_plan(columns).items() if value}
     return Status(201, {"upload": upload.token, "columns": columns.names, "suggested": suggested})
 
