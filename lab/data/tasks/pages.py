@@ -253,7 +253,7 @@ def show_task(request: LabRequest, task_id: int) -> HttpResponse:
         "newest": versions[0],
         "before": before,
         "changes": version_words.describe_changes(before, version) if before else [],
-        "rewards": [(column, version_words.describe_reward(column), f"{column['weight']:g}") for column in version.definition["rewards"]],
+        "rewards": version_words.list_reward_columns(request.team, version),
         "columns": version_words.describe_columns(version),
         "runs": runs_of([version]).get(version.sha256, []),
         "may_write": has_team_permission(request, "tasks.write"),

@@ -8,11 +8,10 @@ from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 
 from lab.data.tasks.models import TaskVersion
-from lab.data.tasks.version_words import describe_definition
+from lab.data.tasks.version_words import describe_reward
 from lab.lib.numbers import MAX_ID, parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.runs.team_tasks import SOURCES, VERSION, TeamTask, TeamTaskSource
-from trainers.contract.reward_definitions import RewardColumn
 from trainers.contract.task_files import ALL_ROWS
 
 OFFERED = 40
@@ -38,7 +37,7 @@ def build_entry(version: TaskVersion) -> dict[str, Any]:
         "rewards": [
             {
                 "name": column["name"],
-                "summary": describe_definition(RewardColumn.model_validate(column).definition),
+                "summary": describe_reward(column),
                 "weight": column["weight"],
             }
             for column in definition["rewards"]

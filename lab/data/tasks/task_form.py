@@ -25,7 +25,7 @@ from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team
-from lab.training.runs.reward_choices import LIBRARY, RewardChoice, list_reward_choices
+from lab.training.runs.reward_choices import LIBRARY, RewardChoice, find_known_versions, list_reward_choices, read_origin
 from lab.training.runs.spec_form import SpecForm
 from trainers.contract.reward_definitions import COLUMN_NAME, RewardColumn
 from trainers.contract.task_files import LONGEST_PROMPT, MOST_EXAMPLES, MOST_REWARDS, TaskDefinition
@@ -47,6 +47,7 @@ class RewardInputs:
     chosen: RewardChoice | None
     definition: str = ""
     gate: str = ""
+    label: str = ""  # of one that is kept: the version of the team's reward function
     errors: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -68,6 +69,15 @@ class TaskForm:
         self.plan = self._read_plan()
         count = parse_whole_number(data.get("rewards", "0"), MOST_REWARDS) or 0
         self.rewards = [self._read_reward(number) for number in range(count)]
+        self._label_kept()
+
+    def _label_kept(self) -> None:
+        """Columns that are kept are called as the version of the team's reward function that they are."""
+        origins = {reward.number: origin for reward in self.rewards if (origin := read_origin({"origin": decode_kept(reward.definition)[1]}))}
+        known = find_known_versions(self.team, list(origins.values()))
+        for reward in self.rewards:
+            version = known.get(origins.get(reward.number, (0, 0)))
+            reward.label = version.label if version else ""
 
     def _text(self, name: str) -> str:
         return self.data.get(name, "").replace("\0", "").replace("\r\n", "\n").strip()
@@ -138,6 +148,7 @@ class TaskForm:
             data[f"reward.{number}.gate"] = places.get(reward.gate, "")
         self.data = data
         self.rewards = [self._read_reward(number) for number in range(len(kept))]
+        self._label_kept()
 
     # What it stands for.
 

@@ -9,9 +9,9 @@ from lab.data.tasks.models import TaskVersion
 from lab.data.tasks.rows import COLUMN, RowPlan
 from lab.lib.diff import DiffSpan, diff_words
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
-from trainers.contract.reward_definitions import CodeReward, GateReward, LibraryReward, ProductReward, RewardColumn, SumReward
-
-SHORT = 80  # characters of a value in a sentence
+from lab.teams.accounts.models import Team
+from lab.training.runs.reward_choices import KnownVersion, find_known_versions, read_origin
+from lab.training.runs.reward_words import describe_stored_definition
 
 
 @dataclass(frozen=True)
@@ -42,30 +42,16 @@ def describe_split(plan: RowPlan) -> str:
     return f"{100 * plan.share:g} % of the prompts, by their hash" if plan.share else "none"
 
 
+def list_reward_columns(team: Team, version: TaskVersion) -> list[tuple[dict[str, Any], str, KnownVersion | None, str]]:
+    """Each column with its definition in words, the version of the team's reward function that it is, and its weight as text."""
+    columns = version.definition["rewards"]
+    known = find_known_versions(team, [origin for column in columns if (origin := read_origin(column))])
+    return [(column, describe_reward(column), known.get(read_origin(column) or (0, 0)), f"{column['weight']:g}") for column in columns]
+
+
 def describe_reward(column: dict[str, Any]) -> str:
     """What a column's definition does, in one line."""
-    own = RewardColumn.model_validate(column)
-    return f"{describe_definition(own.definition)}{f' (the team’s function {own.origin.id}, version {own.origin.version})' if own.origin else ''}"
-
-
-def describe_definition(definition: Any) -> str:
-    if isinstance(definition, LibraryReward):
-        config = ", ".join(f"{name} = {shorten(value)}" for name, value in definition.config.items())
-        return f"{definition.function}({config})" if config else definition.function
-    if isinstance(definition, CodeReward):
-        return f"Python, {len(definition.source.splitlines())} lines"
-    if isinstance(definition, SumReward):
-        return " + ".join(f"{part.weight:g} × {describe_definition(part.reward)}" for part in definition.parts)
-    if isinstance(definition, ProductReward):
-        return " × ".join(describe_definition(part) for part in definition.parts)
-    assert isinstance(definition, GateReward)
-    gate = f"{describe_definition(definition.gate)} ≥ {definition.at_least:g}"
-    return f"{describe_definition(definition.reward)} where {gate}, else {definition.otherwise:g}"
-
-
-def shorten(value: Any) -> str:
-    text = escape_invisible_text(str(value))
-    return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
+    return escape_invisible_text(describe_stored_definition(column["definition"]))
 
 
 def describe_changes(old: TaskVersion, new: TaskVersion) -> list[VersionChange]:
@@ -117,6 +103,8 @@ def compare_rewards(old: TaskVersion, new: TaskVersion) -> list[VersionChange]:
             changes.append(VersionChange("Rewards", f"{name}: {was} became {now}."))
         elif before[name]["definition"] != column["definition"]:
             changes.append(VersionChange("Rewards", f"{name}: its code changed."))
+        elif before[name]["origin"] != column["origin"]:
+            changes.append(VersionChange("Rewards", f"{name}: another version of the team’s function that does the same."))
         if before[name]["weight"] != column["weight"]:
             changes.append(VersionChange("Rewards", f"The weight of {name}: {before[name]['weight']:g} became {column['weight']:g}."))
     if list(before)[:1] != list(after)[:1]:

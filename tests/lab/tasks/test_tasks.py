@@ -11,8 +11,9 @@ import pytest
 from django.test import Client
 
 from lab.data.tasks.models import Task, TaskVersion
-from lab.teams.accounts.models import Team
+from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
+from tests.lab.rewards.making import make_function
 from tests.lab.tasks.making import QUESTIONS, inputs, make_task, token_of, upload, write_csv
 
 
@@ -196,3 +197,21 @@ def test_names_and_cells_that_are_markup_or_formulas_are_text(as_owner: Client, 
     assert read_lines(version)[1]["prompt"] == "=HYPERLINK(0)"
     for address in ("/tasks/", f"/tasks/{version.task_id}/", f"/tasks/{version.task_id}/edit/", f"/launch/?task=version-{version.pk}"):
         assert "<script>alert" not in as_owner.get(address).content.decode(), address
+
+
+def test_the_teams_own_reward_functions_are_columns_and_keep_their_version(as_owner: Client, team: Team, owner: User) -> None:
+    function = make_function(team, owner, name="Short answers").function
+    token = token_of(upload(as_owner))
+    added = as_owner.post("/tasks/new/", inputs(upload=token, act="reward-add", add=f"team:{function.pk}")).content.decode()
+    assert 'name="reward.1.name" value="short-answers"' in added
+    two = {"rewards": "2", "reward.1.choice": f"team:{function.pk}", "reward.1.shown": "", "reward.1.name": "short", "reward.1.weight": "0.5"}
+    version = make_task(as_owner, **two)
+    column = version.definition["rewards"][1]
+    assert column["origin"] == {"id": function.pk, "version": 1}
+    assert column["definition"] == function.newest.definition
+    assert "Short answers v1" in as_owner.get(f"/tasks/{version.task_id}/").content.decode()
+    page = as_owner.get(f"/tasks/{version.task_id}/edit/").content.decode()
+    assert "<bdi>Short answers v1</bdi>" in page
+    kept = {"definition": column["definition"], "origin": {"id": 10**30, "version": 1}}
+    hostile = two | {"reward.1.choice": "kept", "reward.1.definition": json.dumps(kept), "name": "Other"}
+    assert as_owner.post("/tasks/new/", inputs(upload=token, act="shot-add", **hostile)).status_code == 200
