@@ -16,7 +16,10 @@ from django.core.management import call_command
 
 from lab import embedded
 from lab.lib.child_environment import LAB, environment_for
+from lab.lib.half_restored import refuse_half_restored
+from lab.lib.known_migrations import refuse_newer_database
 from lab.lib.processes import ManagedProcess, kill_tree, start_child_process, stop_child_processes
+from lab.lib.refusals import Refusal
 from lab.training.workers.models import ANALYSIS
 
 HOST = "127.0.0.1"
@@ -48,7 +51,12 @@ def free_port() -> int:
 
 
 def prepare_database() -> None:
-    """Brings the database up to date. Tasks of other packages are published by the workers."""
+    """Brings the database up to date. Tasks of other packages are published by the workers. Raises LabError."""
+    try:
+        refuse_half_restored()
+        refuse_newer_database()
+    except Refusal as error:
+        raise LabError(str(error)) from None
     call_command("migrate", verbosity=0)
     (Path(settings.HOME) / "catalog.json").unlink(missing_ok=True)  # earlier versions wrote one here, which would hide what workers publish
 

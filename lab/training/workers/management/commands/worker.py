@@ -12,7 +12,9 @@ from django.conf import settings
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
 
+from lab.lib.half_restored import refuse_half_restored
 from lab.lib.health_watch import note_check
+from lab.lib.known_migrations import refuse_newer_database
 from lab.lib.refusals import Refusal
 from lab.lib.secret_key import refuse_weak
 from lab.training.workers.gpus import Gpu, list_gpus
@@ -60,6 +62,8 @@ class Command(BaseCommand):
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
+            refuse_half_restored()
+            refuse_newer_database()
             worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100], chosen.memory if chosen else 0)
         except Refusal as error:
             raise CommandError(str(error), returncode=2) from None
