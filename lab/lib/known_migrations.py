@@ -35,7 +35,8 @@ def list_unknown_migrations(names: Iterable[str]) -> list[str]:
     }
     unknown = set(names) - known
     if unknown:  # reading what replaces what imports all migrations, which takes longer than the start of a worker should
-        loader = MigrationLoader(None, ignore_no_initial=True)
+        loader = MigrationLoader(None, load=False)
+        loader.load_disk()
         unknown -= {f"{app}.{name}" for migration in loader.disk_migrations.values() for app, name in migration.replaces}
     return sorted(unknown)
 

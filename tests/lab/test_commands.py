@@ -72,7 +72,7 @@ def run_command(*arguments: str) -> tuple[int, str, str]:
 # help
 
 
-@pytest.mark.parametrize("command", ["worker", "launch", "up", "demo"])
+@pytest.mark.parametrize("command", ["worker", "launch", "up", "demo", "backup", "restore"])
 def test_help_needs_no_services(command: str, tmp_path: Path) -> None:
     left_out = {"DATABASE_URL", "REDIS_URL", "LAB_EMBEDDED", "SECRET_KEY", "LAB_HOME"}
     env = {name: value for name, value in os.environ.items() if name not in left_out} | {"LAB_HOME": str(tmp_path / "home")}

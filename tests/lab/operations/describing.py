@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CHANGING = re.compile(r'name="csrfmiddlewaretoken" value="[^"]*"|nonce="[^"]*"|"X-CSRFToken": ?"[^"]*"|<time\b.*?</time>', re.DOTALL)
 
 
@@ -39,12 +41,24 @@ def digest_folder(folder: Path) -> dict[str, str]:
 
 
 def restore_and_describe(source: str, key: str, told: str) -> None:
-    """The command as people run it, then what the new lab shows; ``told``: JSON of ``describe_lab``'s arguments and of the run that trained."""
+    """The command as people run it, interrupted twice, then what the new lab shows; ``told``: JSON of ``describe_lab``'s arguments and of the run that trained."""
     import manage
 
     sys.argv = ["manage.py", "restore", source, "--key", key]
-    code = manage.main()
-    assert code == 0, code
+    file = Path(source) / "policies/base/config.json"
+    file.rename(f"{source}.aside")
+    with pytest.raises(SystemExit) as ended:
+        manage.main()
+    assert ended.value.code == 1
+    Path(f"{source}.aside").rename(file)
+    from lab.edges.operations import restores
+    from lab.lib.half_restored import get_restore_marker
+
+    assert get_restore_marker().exists()
+    assert manage.main() == 0
+    assert not get_restore_marker().exists()
+    restores.write_marker(get_restore_marker(), Path(source).resolve())  # as if the machine had died after the database was restored
+    assert manage.main() == 0
     from lab.supervision.supervisor.ingest import ingest_spool
     from lab.teams.audit.anchor import read_anchor
     from lab.teams.audit.chain import verify_chain
