@@ -41,7 +41,7 @@ def digest_folder(folder: Path) -> dict[str, str]:
 
 
 def restore_and_describe(source: str, key: str, told: str) -> None:
-    """The command as people run it, interrupted twice, then what the new lab shows; ``told``: JSON of ``describe_lab``'s arguments and of the run that trained."""
+    """The command as people run it, interrupted twice, then the new lab. ``told``: JSON, arguments of ``describe_lab`` and the run that trained."""
     import manage
 
     sys.argv = ["manage.py", "restore", source, "--key", key]
