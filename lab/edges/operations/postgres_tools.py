@@ -34,7 +34,7 @@ class PostgresToolError(Exception):
 
 def find_postgres_tools(least: int) -> tuple[Path, int]:
     """(folder, major version) of the oldest client tools that are not older than ``least``: what they write is read by most. Raises Refusal."""
-    found = {}
+    found: dict[int, Path] = {}
     for folder in list_tool_folders():
         version = read_tool_version(folder)
         if version is not None:
