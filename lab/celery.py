@@ -1,6 +1,7 @@
 """The Celery app. Tasks are found in each app's ``tasks`` module; settings come from Django's with the prefix CELERY_."""
 
 import logging
+import os
 from typing import Any
 
 from celery import Celery
@@ -8,6 +9,7 @@ from celery.signals import after_setup_logger, after_setup_task_logger
 
 from lab.lib.redaction import RedactionFilter
 
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lab.settings")  # Celery looks for it once, here; without it no task of an app is found
 app = Celery("lab")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

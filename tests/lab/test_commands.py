@@ -72,6 +72,14 @@ def run_command(*arguments: str) -> tuple[int, str, str]:
 # help
 
 
+def test_a_worker_started_by_hand_knows_its_tasks() -> None:
+    """Without DJANGO_SETTINGS_MODULE in the environment, as in a terminal."""
+    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    code = "import manage, os; from lab.celery import app; import django; django.setup(); app.loader.import_default_modules(); print(*app.tasks)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert "supervise" in done.stdout.split()
+
+
 @pytest.mark.parametrize("command", ["worker", "launch", "up", "demo", "backup", "restore"])
 def test_help_needs_no_services(command: str, tmp_path: Path) -> None:
     left_out = {"DATABASE_URL", "REDIS_URL", "LAB_EMBEDDED", "SECRET_KEY", "LAB_HOME"}
