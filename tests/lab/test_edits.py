@@ -178,7 +178,7 @@ def test_the_trainer_has_the_last_word_on_what_is_withdrawn(run: Run, owner: Use
     close_run_edits(run)
     waiting.refresh_from_db()
     assert waiting.state == EditState.MISSED
-    assert next(entry.details["changed"][RATE] for entry in Entry.across_teams.filter(action="run.edit")) == ["0.0003", "1e-05"]
+    assert next(entry.details["changed"][RATE] for entry in Entry.across_teams.filter(action="run.edit").order_by("pk")) == ["0.0003", "1e-05"]
 
 
 def test_a_fork_begins_with_the_last_checkpoint_before_the_edit_and_keeps_what_was_edited_earlier(as_owner: Client, run: Run, owner: User) -> None:

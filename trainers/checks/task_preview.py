@@ -66,7 +66,7 @@ def preview_task(asked: dict[str, Any]) -> dict[str, Any]:
 def load_tokenizer(policy: Any) -> tuple[Any, int | None]:
     """The tokenizer, and how many tokens the model reads where that is known. Never asks the network. Raises SpecError."""
     if isinstance(policy, TinyPolicy):
-        return AutoTokenizer.from_pretrained(ensure_untrained_policy()), TINY_CONTEXT
+        return AutoTokenizer.from_pretrained(ensure_untrained_policy(), trust_remote_code=False), TINY_CONTEXT
     if isinstance(policy, HubPolicy):
         folder = find_cached_folder(policy)
         if folder is None:
