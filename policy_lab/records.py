@@ -129,7 +129,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """``run`` is the run's number, ``length`` counts tokens, ``filtered`` says why training left it out."""
+    """``run`` is the run's number, ``length`` counts tokens (None: not recorded), ``filtered`` says why training left it out."""
 
     id: int
     run: int
@@ -148,7 +148,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     advantage: float | None
     contributions: dict[str, Any]
     shaped: dict[str, Any]
-    length: int
+    length: int | None
     mean_entropy: float | None
     max_entropy: float | None
     finish_reason: str

@@ -9,13 +9,17 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 from django.conf import settings
+from django.db import connection
 
 from lab import embedded
+from lab.data.tasks import fetching
+from lab.edges.operations import postgres_tools
 from lab.lib import child_environment, processes
 from lab.lib.child_environment import DECODER, LAB, SAMPLER, SERVICE, TRAINER, environment_for, restrict_environment
 from lab.models.branches import answering
@@ -38,6 +42,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
     "lab/lib/processes.py": 1,
     "lab/lib/kept_process.py": 1,
     "lab/supervision/supervisor/trainer_process.py": 1,
+    "lab/edges/operations/postgres_tools.py": 2,  # PostgreSQL's clients: what a service may know, and for a dump the database's password
 }
 ALLOWED = {
     "trainers/attempt/code_version.py": 1,  # git; a trainer may not import the filter, and passes four names (tests/trainers/test_recorded.py)
@@ -188,6 +193,20 @@ def test_an_embedder(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     hold(caught(monkeypatch, vectors, vectors.start_embedder_process))
 
 
+def test_a_fetch_of_a_task(planted: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fetch: Any = SimpleNamespace(kind="hub", settings={"name": "team/questions", "rows": 10})
+    hold(caught(monkeypatch, fetching, lambda: fetching.fetch_into(fetch, tmp_path / "rows.jsonl")), *HUB)
+
+
+def test_a_dump_of_the_database(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of PostgreSQL gets the password of the lab's database, in its environment and not among its arguments."""
+    monkeypatch.setitem(connection.settings_dict, "PASSWORD", "the database's")
+    words, environment = postgres_tools.build_connection_words()
+    assert "the database's" not in words
+    assert environment["PGPASSWORD"] == "the database's"
+    hold({name: value for name, value in environment.items() if name != "PGPASSWORD"})
+
+
 def test_the_making_of_a_catalogue(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "entry_points", lambda group: ["a package's tasks"])
     hold(caught(monkeypatch, published, published.installed_additions), *OPERATORS)
@@ -266,4 +285,4 @@ def test_inheriting_gives_back_what_it_hid(planted: None) -> None:
 
 def test_every_kind_is_tried_here() -> None:
     kinds = {name for name, value in vars(child_environment).items() if isinstance(value, child_environment.ChildKind)}
-    assert kinds == {"SERVICE", "DECODER", "SAMPLER", "BRANCHER", "CATALOGUE", "PREFLIGHT", "MODEL_LOOKUP", "REPLAY", "TRAINER", "LAB"}
+    assert kinds == {"SERVICE", "DECODER", "SAMPLER", "BRANCHER", "CATALOGUE", "PREFLIGHT", "MODEL_LOOKUP", "REPLAY", "TRAINER", "LAB", "FETCHER"}

@@ -82,10 +82,10 @@ def build_connection_words() -> tuple[str, dict[str, str]]:
     """What names the lab's database on a command line, and the environment that a client needs: the password is in no list of processes."""
     parameters: Mapping[str, Any] = connection.get_connection_params()
     words = make_conninfo(**{name: value for name, value in parameters.items() if name not in OURS and value is not None})
-    environment = environment_for(SERVICE) | {name: value for name, value in os.environ.items() if name in ("PGPASSFILE", "PGPASSWORD")}
+    secrets = {name: value for name, value in os.environ.items() if name in ("PGPASSFILE", "PGPASSWORD")}
     if password := parameters.get("password"):
-        environment["PGPASSWORD"] = str(password)
-    return words, environment
+        secrets["PGPASSWORD"] = str(password)
+    return words, environment_for(SERVICE, **secrets)
 
 
 def open_snapshot_connection() -> psycopg.Connection[Any]:

@@ -62,6 +62,9 @@ class WorkerRun(Schema):
     status: str
 
 
+WORKER_FIELDS = ("name", "host", "queues", "gpu", "cpus", "memory", "packages", "draining", "takes_runs", "seen_at")  # as the model has them
+
+
 class WorkerOut(Schema):
     name: str
     host: str
@@ -134,7 +137,7 @@ def list_workers(request: HttpRequest) -> object:
     workers = []
     for worker in listing.list_recent_workers():
         run = busy.get(worker.name)
-        fields = {name: getattr(worker, name) for name in ("name", "host", "queues", "gpu", "cpus", "memory", "draining", "takes_runs", "seen_at")}
+        fields = {name: getattr(worker, name) for name in WORKER_FIELDS}
         own = run if run is not None and run.team_id == team.pk else None
         workers.append({**fields, "alive": worker.is_alive, "run": own, "busy": run is not None})
     return workers
