@@ -82,9 +82,9 @@ SMALL = Size(
 FULL = Size(
     {"hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "intermediate_size": 4864},
     151_936,
-    {"grpo": 40, "dpo": 40},
+    {"grpo": 20, "dpo": 40},
     {"grpo": 32, "dpo": 8},
-    256,
+    128,
     {"grpo": 1e-4, "dpo": 1e-5},
     1024,
 )
@@ -140,23 +140,29 @@ class Round:
     estimate: tuple[int, int]
 
 
-def write_policy(size: Size, folder: Path) -> None:
-    """Random weights, and a tokenizer whose vocabulary is filled up with words that no text has, so that every id can be decoded."""
-    texts = tiny.build_tokenizer_corpus()[:2000]
-    tokenizer = tiny.build_tokenizer(texts)
-    if size.vocabulary:
+def write_tokenizer(vocabulary: int, folder: Path) -> Any:
+    """A tokenizer whose vocabulary is filled up with words that no text has, so that every id can be decoded; 0: as large as it is by itself."""
+    tokenizer = tiny.build_tokenizer(tiny.build_tokenizer_corpus()[:2000])
+    if vocabulary:
         data = json.loads(tokenizer.backend_tokenizer.to_str())
         first = len(tokenizer)
-        data["model"]["vocab"] |= {f"Ġfill{number}{'e' if number % 3 else 'o'}": number for number in range(first, size.vocabulary)}
+        data["model"]["vocab"] |= {f"Ġfill{number}{'e' if number % 3 else 'o'}": number for number in range(first, vocabulary)}
         template, special = tokenizer.chat_template, {"pad_token": tiny.PAD, "eos_token": tiny.END}
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(data)), padding_side="left", **special)
         tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
+def write_policy(size: Size, folder: Path) -> None:
+    """Random weights."""
+    tokenizer = write_tokenizer(size.vocabulary, folder)
     ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     config = LlamaConfig(
         **size.shape,
         **ids,
         bos_token_id=None,
-        vocab_size=size.vocabulary or len(tokenizer),
+        vocab_size=len(tokenizer),
         max_position_embeddings=size.context,
         tie_word_embeddings=True,
     )
@@ -164,7 +170,6 @@ def write_policy(size: Size, folder: Path) -> None:
     model = LlamaForCausalLM(config)
     model.generation_config = GenerationConfig(**ids)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def build_spec(trainer: str, size: Size, device: str, policy: Path, folder: Path) -> RunSpec:

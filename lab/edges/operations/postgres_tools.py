@@ -85,7 +85,7 @@ def build_connection_words() -> tuple[str, dict[str, str]]:
     secrets = {name: value for name, value in os.environ.items() if name in ("PGPASSFILE", "PGPASSWORD")}
     if password := parameters.get("password"):
         secrets["PGPASSWORD"] = str(password)
-    return words, environment_for(SERVICE, **secrets)
+    return words, environment_for(SERVICE, None, **secrets)
 
 
 def open_snapshot_connection() -> psycopg.Connection[Any]:
