@@ -65,6 +65,7 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
         "limits": {"save_every": 1000},
         "output": str(folder),
         "device": DEVICE,
+        "precision": "auto" if DEVICE == "cpu" else "fp32",  # on a GPU auto is bf16, where sums in another order differ by more than a tolerance
     }
     for name, value in overrides.items():
         part, _, key = name.partition("__")
