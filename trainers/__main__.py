@@ -61,17 +61,37 @@ def main(arguments: list[str] | None = None) -> int:
 def build_argument_parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m trainers", description="Reinforcement-learning post-training of language models with TRL.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    one = commands.add_parser("run", help="train a run", description=RUN_HELP, epilog=EXIT_CODES)
-    one.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run")
-    two = commands.add_parser(
+    add_run_commands(commands)
+    add_policy_commands(commands)
+    add_reward_and_data_commands(commands)
+    add_catalogue_commands(commands)
+    return top
+
+
+def add_run_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """``run``, ``preflight`` and ``send``: of one run."""
+    run = commands.add_parser("run", help="train a run", description=RUN_HELP, epilog=EXIT_CODES)
+    run.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run")
+    preflight = commands.add_parser(
         "preflight",
         help="check a run before any model loads",
         description="Prints errors, warnings, batch sizes, sampled prompts and the rewards of known answers, as JSON.",
         epilog="exit codes: 0 fine, 2 the run would be refused",
     )
-    two.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
-    two.add_argument("--policy-pending", action="store_true", help="do not check the policy: its run has not finished yet")
-    two.add_argument("--model", metavar="JSON", help="what `model` printed about the policy, in place of looking it up")
+    preflight.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run, or - for standard input")
+    preflight.add_argument("--policy-pending", action="store_true", help="do not check the policy: its run has not finished yet")
+    preflight.add_argument("--model", metavar="JSON", help="what `model` printed about the policy, in place of looking it up")
+    send = commands.add_parser(
+        "send",
+        help="send a run that a script of yours has kept, or that another framework writes, to the lab",
+        description="Sends what the lab does not have yet: of the run in FOLDER, where trainers.outside keeps it, or with --from of another "
+        "framework's files (docs/formats.md). LAB_URL and LAB_TOKEN say where to.",
+    )
+    add_send_arguments(send)
+
+
+def add_policy_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """``model``, ``sample`` and ``embed``: of a policy."""
     commands.add_parser(
         "model",
         help="look a policy's model up without loading it",
@@ -90,46 +110,46 @@ def build_argument_parser() -> argparse.ArgumentParser:
         description="Reads requests from standard input, a line of JSON each, and prints their vectors as such (trainers/policies/embedding.py).",
         epilog="exit codes: 0 fine, 2 a request or a model cannot be used",
     )
-    seven = commands.add_parser(
+
+
+def add_reward_and_data_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """``score``, ``replay`` and ``fetch``: of rollouts and rows that are there already."""
+    score = commands.add_parser(
         "score",
         help="score completions with reward functions",
         description="Reads requests from standard input, a line of JSON each, and prints their scores as such (docs/run-files.md).",
         epilog="exit codes: 0 fine, 2 the definition, a request or a row cannot be used",
     )
-    seven.add_argument(
+    score.add_argument(
         "definition",
         nargs="?",
         metavar="DEFINITION_JSON",
         help="one definition for all: then each line of standard input is a row, and its score a line",
     )
+    replay = commands.add_parser(
+        "replay",
+        help="replay a recipe on stored rollouts",
+        description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as a line of JSON. No model is loaded.",
+        epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is invalid",
+    )
+    replay.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input, a request a line")
     commands.add_parser(
         "fetch",
         help="write rows of a dataset of the hub, or of a generator, to a file",
         description="Reads a request from standard input, a line of JSON, and prints its progress as such (trainers/data/fetched_rows.py).",
         epilog="exit codes: 0 the rows are there, 2 they cannot be had",
     )
-    six = commands.add_parser(
-        "send",
-        help="send a run that a script of yours has kept, or that another framework writes, to the lab",
-        description="Sends what the lab does not have yet: of the run in FOLDER, where trainers.outside keeps it, or with --from of another "
-        "framework's files (docs/formats.md). LAB_URL and LAB_TOKEN say where to.",
-    )
-    add_send_arguments(six)
-    five = commands.add_parser(
-        "replay",
-        help="replay a recipe on stored rollouts",
-        description="Reads a spec and stored rollouts as JSON and prints advantages and token weights as a line of JSON. No model is loaded.",
-        epilog="exit codes: 0 fine, 2 a method cannot be replayed, or the request is invalid",
-    )
-    five.add_argument("request", metavar="REQUEST_JSON", help="the request (docs/run-files.md), or - for standard input, a request a line")
-    four = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")
-    four.add_argument("name", nargs="?", default="", metavar="NAME", help="the method to show")
-    four.add_argument("--markdown", action="store_true", help="print docs/methods.md instead, without the methods of other packages")
-    four.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
-    three = commands.add_parser("catalog", help="print every task, recipe and parameter", description="Prints catalog.json.")
-    three.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
-    three.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
-    return top
+
+
+def add_catalogue_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """``methods`` and ``catalog``: of what can be trained."""
+    methods = commands.add_parser("methods", help="list the methods, or show one in full", description="Lists the methods, or shows one in full.")
+    methods.add_argument("name", nargs="?", default="", metavar="NAME", help="the method to show")
+    methods.add_argument("--markdown", action="store_true", help="print docs/methods.md instead, without the methods of other packages")
+    methods.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
+    catalog = commands.add_parser("catalog", help="print every task, recipe and parameter", description="Prints catalog.json.")
+    catalog.add_argument("--out", type=Path, metavar="FILE", help="write it to FILE instead")
+    catalog.add_argument("--built-in", action="store_true", help="leave out the tasks of other installed packages, as the committed file does")
 
 
 @contextmanager

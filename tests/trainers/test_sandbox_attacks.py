@@ -29,7 +29,7 @@ def box(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         if request.param == "an ordinary user":
             if os.getuid() != 0:
                 pytest.skip("the tests run as an ordinary user already; only root can become another one")
-            patch.setattr(client, "PROGRAM", client.PROGRAM.replace("server.start", AS_NOBODY + "server.start"))
+            patch.setattr(client, "PROGRAM", client.PROGRAM.replace("server.start_server", AS_NOBODY + "server.start_server"))
         with Sandbox() as made:
             expected = NOBODY if request.param == "an ordinary user" else os.getuid()
             assert made.run_program("1").ok

@@ -43,13 +43,13 @@ class AnswerPlace(Strict):
 
 def find_answer(text: str, example: Example, place: AnswerPlace) -> str | None:
     """The completion's answer, stripped; None where it gives none. A prompt that the completion repeats at its beginning is no answer."""
-    found = extract(drop_echo(text, example), place.answer, place.answer_pattern)
+    found = extract_answer(drop_echo(text, example), place.answer, place.answer_pattern)
     return None if found is None or not found.strip() else found.strip()
 
 
 def find_reference(example: Example, place: AnswerPlace) -> str:
     """The reference's answer, stripped. Raises UnusableRow without one: nothing is right then, and an empty answer least of all."""
-    found = extract(example.reference, place.reference_answer, place.answer_pattern)
+    found = extract_answer(example.reference, place.reference_answer, place.answer_pattern)
     if found is None or not found.strip():
         raise UnusableRow("the row has no reference answer" if not example.reference.strip() else "no answer was found in the row's reference")
     return found.strip()
@@ -62,7 +62,7 @@ def drop_echo(text: str, example: Example) -> str:
     return begun[len(asked) :] if asked and begun.startswith(asked) else text
 
 
-def extract(text: str, place: Place, pattern: str) -> str | None:
+def extract_answer(text: str, place: Place, pattern: str) -> str | None:
     if place == "whole":
         return text
     if place == "after-hashes":

@@ -36,7 +36,7 @@ def find_function_problems(part: LibraryReward, path: str, here: bool) -> list[P
     except SpecError as error:
         return error.problems
     missing = FUNCTIONS[part.function].find_missing(parameters) if here else []
-    return [relocate(problem, f"{path}.config") for problem in missing]
+    return [move_problem(problem, f"{path}.config") for problem in missing]
 
 
 def find_code_problems(part: CodeReward, path: str, here: bool) -> list[Problem]:
@@ -46,7 +46,7 @@ def find_code_problems(part: CodeReward, path: str, here: bool) -> list[Problem]
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
         message = f"is no Python: {getattr(error, 'msg', None) or error}{line}"
         return [Problem(f"{path}.source", None, message, "correct it", given=False)]
-    return [relocate(problem, path) for problem in find_missing_sandbox()] if here else []
+    return [move_problem(problem, path) for problem in find_missing_sandbox()] if here else []
 
 
 def parse_parameters(part: LibraryReward, path: str) -> Any:
@@ -55,10 +55,10 @@ def parse_parameters(part: LibraryReward, path: str) -> Any:
     try:
         return kind.model_validate(part.config)
     except ValidationError as error:
-        raise SpecError([relocate(problem, f"{path}.config") for problem in problems_of(error, kind)]) from None
+        raise SpecError([move_problem(problem, f"{path}.config") for problem in problems_of(error, kind)]) from None
 
 
-def relocate(problem: Problem, path: str) -> Problem:
+def move_problem(problem: Problem, path: str) -> Problem:
     return Problem(join_field_path(path, problem.field) if problem.field else path, problem.value, problem.message, problem.fix, problem.given)
 
 

@@ -21,11 +21,11 @@ class OutOfTime(BaseException):
     """No handler in sympy or math-verify catches it."""
 
 
-def end(number: int, frame: Any) -> None:
+def raise_out_of_time(number: int, frame: Any) -> None:
     raise OutOfTime
 
 
-def compare(request: dict[str, Any]) -> dict[str, Any]:
+def compare_answers(request: dict[str, Any]) -> dict[str, Any]:
     from math_verify import parse, verify
 
     signal.setitimer(signal.ITIMER_REAL, request["seconds"])
@@ -49,7 +49,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # it writes answers, and no files
     sys.set_int_max_str_digits(LARGEST_INTEGER)
     logging.disable(logging.WARNING)  # that time limits are off
-    signal.signal(signal.SIGALRM, end)
+    signal.signal(signal.SIGALRM, raise_out_of_time)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C stops the run, which ends this process by itself
     import math_verify  # noqa: F401  # before the first limit runs
 
@@ -58,7 +58,7 @@ def main() -> None:
     answers.write(b"ready\n")
     answers.flush()
     for line in sys.stdin.buffer:
-        answers.write(json.dumps(compare(json.loads(line))).encode() + b"\n")
+        answers.write(json.dumps(compare_answers(json.loads(line))).encode() + b"\n")
         answers.flush()
 
 

@@ -54,13 +54,13 @@ def normalise_text(text: str, chosen: NormalisedMatchParameters) -> str:
     if chosen.accents:
         text = "".join(char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
     if chosen.punctuation:
-        text = "".join(char if keeps(text, place) else " " for place, char in enumerate(text))
+        text = "".join(char if keeps_character(text, place) else " " for place, char in enumerate(text))
     if chosen.articles and (without := ARTICLES.sub(" ", text)).strip():
         text = without
     return " ".join(text.split())
 
 
-def keeps(text: str, place: int) -> bool:
+def keeps_character(text: str, place: int) -> bool:
     """Whether a character is no punctuation, or part of a number."""
     char = text[place]
     if not unicodedata.category(char).startswith("P"):

@@ -101,7 +101,7 @@ def answer_scoring_requests(requests: Iterable[bytes]) -> bool:
             with redirect_stdout(sys.stderr):  # what a model's package prints is no answer
                 answer = answer_scoring_line(scorers, line)
             fine = answer["ok"]
-            say(answer)
+            write_answer(answer)
     finally:
         scorers.close()
     return fine
@@ -179,12 +179,12 @@ def score_row_lines(path: Path, lines: Iterable[bytes]) -> bool:
             request = json.dumps({"definition": definition.model_dump(), "rows": []}).encode()[:-2] + line.strip() + b"]}"
             answer = answer_scoring_line(scorers, request)
             fine = fine and answer["ok"]
-            say(answer["scores"][0] if answer["ok"] else {"value": None, "error": "", "problems": answer["problems"]})
+            write_answer(answer["scores"][0] if answer["ok"] else {"value": None, "error": "", "problems": answer["problems"]})
     finally:
         scorers.close()
     return fine
 
 
-def say(answer: dict[str, Any]) -> None:
+def write_answer(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer, allow_nan=False) + "\n")
     sys.stdout.flush()

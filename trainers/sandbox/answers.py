@@ -21,7 +21,7 @@ from typing import Any
 from trainers.sandbox.modules import ANSWER, TESTS, new_module, run_source
 from trainers.sandbox.programs import SAID, Frames, Reporter, TimeIsUp, TooMuchOutput, describe_exception
 from trainers.sandbox.results import MODULES
-from trainers.sandbox.values import decode, encode
+from trainers.sandbox.values import decode_value, encode_value
 
 LINE = 8 << 20  # bytes of a question or a reply
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "neg", "abs")
@@ -82,7 +82,7 @@ def run_answer(request: dict[str, Any], frames: Frames, channel: int) -> None:
     loaded = reporter.run_action(lambda: run_source(request["source"], namespace, "<program>"))
     if loaded["outcome"] != "ok":
         return lines.send({"failed": loaded["error"] or loaded["outcome"], "verdict": "timeout" if loaded["outcome"] == "timeout" else "error"})
-    names = {name: encode(value, refer) for name, value in list(namespace.items()) if type(name) is str and not name.startswith("__")}
+    names = {name: encode_value(value, refer) for name, value in list(namespace.items()) if type(name) is str and not name.startswith("__")}
     lines.send({"names": names})
     while True:
         try:
@@ -97,13 +97,13 @@ def reply_to(question: dict[str, Any], objects: list[Any], refer: Callable[[Any]
         return objects[data["object"]]
 
     try:
-        arguments = [decode(item, resolve) for item in question["arguments"]]
-        keywords = {name: decode(item, resolve) for name, item in question["keywords"].items()}
+        arguments = [decode_value(item, resolve) for item in question["arguments"]]
+        keywords = {name: decode_value(item, resolve) for name, item in question["keywords"].items()}
         value = OPERATIONS[question["operation"]](objects[question["target"]], *arguments, **keywords)
         # Arguments that were changed in place, for the test to see.
-        after = [encode(item, refer) if isinstance(item, list | dict | set | bytearray) else None for item in arguments]
+        after = [encode_value(item, refer) if isinstance(item, list | dict | set | bytearray) else None for item in arguments]
         changed = {place: item for place, item in enumerate(after) if item is not None and item != question["arguments"][place]}
-        reply = {"value": encode(value, refer), "changed": changed}
+        reply = {"value": encode_value(value, refer), "changed": changed}
         json.dumps(reply)
         return reply
     except BaseException as error:
@@ -145,14 +145,14 @@ class Answer:
             return Remote(self, number)
 
         try:
-            return decode(data, resolve)
+            return decode_value(data, resolve)
         except Exception as error:
             raise AnswerFailed(f"the answer sent what is no value: {type(error).__name__}") from None
 
     def ask(self, target: int, operation: str, arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
         """Raises what the answer raised where that is an exception of Python's own, else AnswerFailed."""
-        listed = [encode(item, refer_remote) for item in arguments]
-        named = {name: encode(item, refer_remote) for name, item in (keywords or {}).items()}
+        listed = [encode_value(item, refer_remote) for item in arguments]
+        named = {name: encode_value(item, refer_remote) for name, item in (keywords or {}).items()}
         try:
             self.lines.send({"target": target, "operation": operation, "arguments": listed, "keywords": named})
         except OSError:

@@ -21,7 +21,7 @@ from trainers.sandbox.protocol import FRAME, MESSAGE, READY, REFUSED, STATUS
 from trainers.sandbox.results import SandboxUnavailable
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from trainers.sandbox import server; server.start(int(sys.argv[2]))"
+PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from trainers.sandbox import server; server.start_server(int(sys.argv[2]))"
 # Without the variables that Python and the C library read, and with the same hashes every time: the same program prints a set in the same order.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
 START_SECONDS = 60.0

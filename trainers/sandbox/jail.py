@@ -61,7 +61,7 @@ def plan_jail() -> JailPlan:
     return JailPlan(ruleset, 8 if abi < 4 else 16 if abi < 6 else 24, build_filter(), taken)
 
 
-def require(result: int, what: str) -> int:
+def require_success(result: int, what: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise JailFailed(code, f"{what}: {os.strerror(code)}")
@@ -69,11 +69,11 @@ def require(result: int, what: str) -> int:
 
 
 def call_kernel(what: str, number: int, *arguments: object) -> int:
-    return require(int(libc.syscall(ctypes.c_long(number), *arguments)), what)
+    return require_success(int(libc.syscall(ctypes.c_long(number), *arguments)), what)
 
 
 def control_process(option: int, value: int) -> None:
-    require(int(libc.prctl(option, ctypes.c_ulong(value), *(ctypes.c_ulong(0),) * 3)), f"prctl {option}")
+    require_success(int(libc.prctl(option, ctypes.c_ulong(value), *(ctypes.c_ulong(0),) * 3)), f"prctl {option}")
 
 
 def die_with_server(server: int) -> None:

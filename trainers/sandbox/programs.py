@@ -19,7 +19,7 @@ from typing import Any
 
 from trainers.sandbox.modules import FUNCTIONS, PROGRAM, new_module, run_source
 from trainers.sandbox.protocol import FRAME
-from trainers.sandbox.values import encode
+from trainers.sandbox.values import encode_value
 
 PRINTED = 8192  # bytes that are printed before they are sent
 SAID = 500  # characters of an error
@@ -207,7 +207,7 @@ def ask_database(request: dict[str, Any], frames: Frames) -> None:
             rows = cursor.fetchmany(request["rows"] + 1)
             if len(rows) > request["rows"]:
                 raise TooMuchOutput
-            return {"columns": [column[0] for column in cursor.description or ()], "rows": [[encode(value) for value in row] for row in rows]}
+            return {"columns": [column[0] for column in cursor.description or ()], "rows": [[encode_value(value) for value in row] for row in rows]}
 
     reporter.send_action(answer)
 

@@ -169,7 +169,7 @@ def find_hole() -> str:
     return ""
 
 
-def start(owner: int) -> None:
+def start_server(owner: int) -> None:
     channel = socket.socket(fileno=0)
     load_modules()
     os.environ.clear()

@@ -24,7 +24,7 @@ def refuse_object(value: Any) -> Any:
     raise NotPlain(f"a value of type {type(value).__name__} is not plain data")
 
 
-def encode(value: Any, refer: Refer = refuse_object) -> Any:
+def encode_value(value: Any, refer: Refer = refuse_object) -> Any:
     """``refer`` gives the JSON that stands for an object that is no plain data. Raises NotPlain, RecursionError."""
     kind = type(value)
     if value is None or kind in (bool, str, float):
@@ -35,34 +35,34 @@ def encode(value: Any, refer: Refer = refuse_object) -> Any:
     if isinstance(value, str) and not hasattr(value, "_value_"):
         return str.__str__(value)
     if isinstance(value, list):
-        return [encode(item, refer) for item in value]
+        return [encode_value(item, refer) for item in value]
     if isinstance(value, dict):
-        return {"dict": [[encode(key, refer), encode(item, refer)] for key, item in value.items()]}
+        return {"dict": [[encode_value(key, refer), encode_value(item, refer)] for key, item in value.items()]}
     for name, base in (("tuple", tuple), ("set", set), ("frozenset", frozenset)):
         if isinstance(value, base):
-            return {name: [encode(item, refer) for item in value]}
+            return {name: [encode_value(item, refer) for item in value]}
     if isinstance(value, bytes | bytearray):
         return {kind.__name__ if kind in (bytes, bytearray) else "bytes": base64.b64encode(bytes(value)).decode()}
     if kind is complex:
         return {"complex": [value.real, value.imag]}
     if kind is Fraction:
-        return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
+        return {"Fraction": [encode_value(value.numerator), encode_value(value.denominator)]}
     if kind is Decimal:
         return {"Decimal": str(value)}
     return refer(value)
 
 
-def decode(data: Any, resolve: Refer = refuse_object) -> Any:
-    """``resolve`` makes a value of what ``refer`` gave. Raises ValueError, TypeError, RecursionError for what ``encode`` never wrote."""
+def decode_value(data: Any, resolve: Refer = refuse_object) -> Any:
+    """``resolve`` makes a value of what ``refer`` gave. Raises ValueError, TypeError, RecursionError for what ``encode_value`` never wrote."""
     if isinstance(data, list):
-        return [decode(item, resolve) for item in data]
+        return [decode_value(item, resolve) for item in data]
     if not isinstance(data, dict):
         return data
     [(name, held)] = data.items()
     if name == "dict":
-        return {decode(key, resolve): decode(item, resolve) for key, item in held}
+        return {decode_value(key, resolve): decode_value(item, resolve) for key, item in held}
     if name in ("tuple", "set", "frozenset"):
-        return {"tuple": tuple, "set": set, "frozenset": frozenset}[name](decode(item, resolve) for item in held)
+        return {"tuple": tuple, "set": set, "frozenset": frozenset}[name](decode_value(item, resolve) for item in held)
     if name == "int":
         return int(str(held), 16)
     if name in ("bytes", "bytearray"):
@@ -70,7 +70,7 @@ def decode(data: Any, resolve: Refer = refuse_object) -> Any:
     if name == "complex":
         return complex(float(held[0]), float(held[1]))
     if name == "Fraction":
-        return Fraction(int(decode(held[0])), int(decode(held[1])))
+        return Fraction(int(decode_value(held[0])), int(decode_value(held[1])))
     if name == "Decimal":
         return Decimal(str(held))
     return resolve(data)

@@ -228,7 +228,12 @@ def show_preview(request: LabRequest) -> HttpResponse:
         else:
             found = preview.preview_task(request.team, wish, source, ask)
             lacking = building.find_row_problems({**found["counts"], "train": 1}, wish.plan, source.file_kind)
-            context = {"preview": found, "ask": ask, "warnings": [f"{one.message} {one.fix}" for one in lacking], **preview.summarize(found, ask)}
+            context = {
+                "preview": found,
+                "ask": ask,
+                "warnings": [f"{one.message} {one.fix}" for one in lacking],
+                **preview.summarize_preview(found, ask),
+            }
     except Refusal as refusal:
         context = {"problems": [str(refusal)]}
     except UnreadableFile as error:

@@ -116,7 +116,7 @@ def preview_task(team: Team, wish: TaskWish, source: Source, ask: PreviewAsk) ->
     return {**answer, "columns": columns, "counts": last["end"]}
 
 
-def summarize(found: dict[str, Any], ask: PreviewAsk) -> dict[str, Any]:
+def summarize_preview(found: dict[str, Any], ask: PreviewAsk) -> dict[str, Any]:
     """Lengths in tokens against what the model reads and what a completion may be."""
     lengths, references, context = sorted(found["lengths"]), found["references"], found["context"]
     room = None if context is None else context - ask.completion

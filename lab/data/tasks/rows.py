@@ -58,7 +58,7 @@ def task_row_lines(path: str, kind: str, plan: dict[str, Any], most: int | None 
             if seen.rows >= MOST_ROWS:
                 raise UnreadableFile(f"has more than {MOST_ROWS:,} rows", "split it: a task may have so many")
             try:
-                row = make_row(decode(line, raw), chosen)
+                row = make_row(decode_row(line, raw), chosen)
                 text = json.dumps(row, ensure_ascii=False, sort_keys=True, allow_nan=False)
                 if len(text) > LONGEST_ROW:
                     raise RowError(f"has more than {LONGEST_ROW:,} characters")
@@ -83,7 +83,7 @@ def describe_row_error(error: Exception) -> str:
     return "holds half of a character pair (a lone surrogate)" if isinstance(error, UnicodeEncodeError) else f"cannot be written as JSON: {error}"
 
 
-def decode(line: int, raw: Any) -> dict[str, Any]:
+def decode_row(line: int, raw: Any) -> dict[str, Any]:
     """The row with values of JSON only: Parquet has types of its own. Raises RowError."""
     _, row, *reason = json.loads(record_line(line, raw))
     if reason:

@@ -132,7 +132,7 @@ def read_columns(source: Source) -> Columns:
             continue
         for name, value in row.items():
             if value is not None and value != "" and not names.get(name):
-                names[name] = shorten(value)
+                names[name] = shorten_value(value)
             elif name not in names:
                 names[name] = ""
             if isinstance(value, str | int | bool) and len(str(value)) <= 60:
@@ -144,7 +144,7 @@ def read_columns(source: Source) -> Columns:
     return Columns(offered, {name: names[name] for name in offered}, few, len(names) - len(offered))
 
 
-def shorten(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     text = value if isinstance(value, str) else str(value)[:400]
     text = escape_invisible_text(" ".join(text[:400].split()))
     return text if len(text) <= 120 else f"{text[:119]}…"

@@ -26,19 +26,19 @@ class VersionChange:
 def describe_columns(version: TaskVersion) -> list[tuple[str, str]]:
     """(what, from where)"""
     plan = RowPlan.read(version.plan)
-    reference = f"{show(plan.reference)}, after the last {plan.after}" if plan.reference and plan.after else show(plan.reference)
-    rows = [("Prompt", show(plan.prompt)), ("Reference", reference), ("Demonstration", show(plan.demonstration))]
+    reference = f"{show_column(plan.reference)}, after the last {plan.after}" if plan.reference and plan.after else show_column(plan.reference)
+    rows = [("Prompt", show_column(plan.prompt)), ("Reference", reference), ("Demonstration", show_column(plan.demonstration))]
     rows.append(("Extra fields", ", ".join(map(escape_invisible_text, plan.data)) or "none"))
     return [*rows, ("Held out", describe_split(plan))]
 
 
-def show(column: str) -> str:
+def show_column(column: str) -> str:
     return escape_invisible_text(column) or "none"
 
 
 def describe_split(plan: RowPlan) -> str:
     if plan.split == COLUMN:
-        return f"rows whose {show(plan.split_column)} is {' or '.join(plan.heldout)}"
+        return f"rows whose {show_column(plan.split_column)} is {' or '.join(plan.heldout)}"
     return f"{100 * plan.share:g} % of the prompts, by their hash" if plan.share else "none"
 
 

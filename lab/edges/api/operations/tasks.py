@@ -340,7 +340,7 @@ def preview_task(request: HttpRequest, given: PreviewIn) -> object:
     ask = preview.PreviewAsk(spec_policy=given.policy, completion=given.completion, pasted=tuple(given.pasted))
     with under_way(request), fields_of_body():
         found = preview.preview_task(team, wish, source, ask)
-    return {**found, "summary": preview.summarize(found, ask)}
+    return {**found, "summary": preview.summarize_preview(found, ask)}
 
 
 @router.get("/tasks/{int:task_id}/diff", auth=require_permission("tasks.read"), response=list[ChangeOut], summary="Compare versions of a task")
