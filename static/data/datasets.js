@@ -1,4 +1,6 @@
 /* The pages of datasets: the address keeps the rule that is being looked at; filters answer when they are changed. */
+import { refuseLargeFile } from "./file-size.js";
+
 const rule = document.querySelector("[data-rule]");
 if (rule) {
   rule.addEventListener("change", () => {
@@ -30,19 +32,7 @@ if (mapping) {
     if (event.target.matches("select")) mapping.requestSubmit(); // a text is sent when it is written
   });
 }
-const file = document.querySelector("input[type=file][data-most]");
-if (file) {
-  const tooLarge = () => {
-    const [chosen] = file.files;
-    const most = Number(file.dataset.most);
-    const over = Boolean(chosen) && chosen.size > most;
-    document.getElementById("error-file").textContent = over ? `This file has ${Math.ceil(chosen.size / 1e6)} MB, at most ${most / 1e6} MB can be sent. Split it.` : "";
-    file.setAttribute("aria-invalid", String(over));
-    return over;
-  };
-  file.addEventListener("change", tooLarge);
-  file.form.addEventListener("submit", (event) => { if (tooLarge()) event.preventDefault(); }); // the lab would refuse it half-way, without a page
-}
+refuseLargeFile();
 const filters = document.querySelector("[data-filters]");
 if (filters) {
   filters.addEventListener("change", (event) => {
