@@ -13,6 +13,7 @@ in alternation (on a GPU at full size); and the adapters compute what TRL's own 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import math
 import os
@@ -286,6 +287,9 @@ def measure_trainer(trainer: str, size: Size, device: str, policy: Path, scratch
     for number in range(count):
         for telemetry in (False, True) if number % 2 == 0 else (True, False):
             rounds[telemetry].append(run_round(trainer, telemetry, size, device, policy, scratch))
+            gc.collect()  # what a round leaves behind made the next one slower
+            if device == "cuda":
+                torch.cuda.empty_cache()
     bare, ours = ([step for one in rounds[side] for step in one.seconds[WARM_UP:]] for side in (False, True))
     last, judged = rounds[True][-1], device == "cuda" and size.shape is FULL.shape
     ratio = round(statistics.median(ours) / statistics.median(bare), 4)
