@@ -21,6 +21,7 @@ from lab.data.loop import human_reward
 from lab.supervision.supervisor import logs, trainer_process
 from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
+from lab.supervision.supervisor.local_paths import localize_spec_paths
 from lab.supervision.supervisor.resources import ResourceSampler
 from lab.supervision.supervisor.run_claims import claim_next_run
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
@@ -161,7 +162,7 @@ class Supervisor:
             if self.patiently(run.attempts.filter(number=run.attempt).exists):
                 self.patiently(lambda: run.running(self.owner))
             return AdoptedTrainer(run.folder)
-        trainer_process.write_spec(run.folder, run.spec)
+        trainer_process.write_spec(run.folder, localize_spec_paths(run))
         trainer_process.clear_stop(run.folder)
         self.patiently(self.send_edits)  # before the trainer reads them: what was withdrawn meanwhile is not applied
         attempt = spool.last_attempt(run.folder / spool.SPOOL) + 1
