@@ -43,6 +43,9 @@ def test_the_inbox_is_read_page_by_page_marked_and_taken_back(api: ApiClient, te
     assert [row["subject"] for row in api.ask("inbox", unread=True).json()["items"]] == [subjects[0], subjects[2]]
     done = api.send("inbox/read").json()
     assert (done["read"], api.ask("inbox").json()["unread"]) == (2, 0)
+    for far in ("4089-10-08T05:20:03.778+19:15", "2026-01-31T12:00:00"):  # an offset that PostgreSQL knows not, and none
+        assert api.send("inbox/unread", {"at": far}).json() == {"unread": 0}
+    assert api.send("inbox/unread", {"at": "0001-01-01T00:00:00+23:00"}).status_code == 422
     assert api.send("inbox/unread", {"at": done["at"]}).json() == {"unread": 2}
     assert api.send(f"inbox/{one}/read", {"read": False}).json()["read_at"] is None
     theirs = Notice.across_teams.get(user=teammate)

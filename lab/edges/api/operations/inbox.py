@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 from uuid import UUID
 
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 from django.utils import timezone
 from ninja import Field, Schema
+from pydantic import AfterValidator
 
 from lab.edges.api.base import Query, RequestBody, caller_of, make_router, require_permission
 from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
@@ -46,8 +47,18 @@ class ReadAllOut(Schema):
     at: str = Field(description="When they were marked read, to the microsecond; send it to undo this.", json_schema_extra={"format": "date-time"})
 
 
+def convert_to_utc(moment: datetime) -> datetime:
+    """As PostgreSQL takes it, which knows no offsets of 16 hours and more. Raises ValueError."""
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+
+
 class UnreadIn(RequestBody):
-    at: datetime = Field(description="`at` as returned by marking all read.", examples=["2026-01-31T12:00:00.123456Z"])
+    at: Annotated[datetime, AfterValidator(convert_to_utc)] = Field(
+        description="`at` as returned by marking all read.", examples=["2026-01-31T12:00:00.123456Z"]
+    )
 
 
 class UnreadOut(Schema):
