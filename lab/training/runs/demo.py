@@ -43,11 +43,12 @@ def run_demo(console: Console, overrides: Spec | None = None) -> int:
     reward by THRESHOLD, else 1.
     """
     began = time.monotonic()
-    console.print("Starting the lab …", highlight=False)
     try:
+        console.print("Preparing the database …", highlight=False)
         prepare_database()
         user = ensure_demo_account()
         stop_leftovers(user)
+        console.print("Starting the web process and the workers …", highlight=False)
         with LocalLab(free_port()) as lab:
             say_where_to_watch(console, lab)
             runs = train_demo_stages(user, lab, console, overrides)

@@ -17,6 +17,7 @@ from lab.training.workers.models import Worker
 
 POLL_SECONDS = 0.5
 PLAIN_PARTS = 10  # lines a run gets where there is no terminal, besides its beginning and its end
+SILENT_SECONDS = 8.0  # after this long without a line, one says how far a phase before, between or after the steps is
 WAIT_SECONDS = 8.0  # how long a queued run may wait before the reason is told
 ENDED = (Status.FINISHED, Status.STOPPED, Status.FAILED)
 
@@ -127,6 +128,7 @@ class ProgressLines:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.told: dict[UUID, tuple[int, str]] = {}
+        self.said_at = time.monotonic()
 
     def __enter__(self) -> ProgressLines:
         return self
@@ -138,9 +140,13 @@ class ProgressLines:
         for run in runs:
             part = run.step * PLAIN_PARTS // run.total_steps if run.total_steps else 0
             news = (part, run.status)
-            if news != self.told.get(run.pk):
+            if news != self.told.get(run.pk) or (self.silent_too_long() and run.is_active and run.phase != "training"):
                 self.told[run.pk] = news
                 self.say(f"{run}: step {run.step}/{run.total_steps}  {describe_progress(run)}")
 
+    def silent_too_long(self) -> bool:
+        return time.monotonic() - self.said_at > SILENT_SECONDS
+
     def say(self, text: str) -> None:
+        self.said_at = time.monotonic()
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -34,9 +34,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"port {number} on {HOST} is in use: is the lab already running? Stop it, or choose another port: make up PORT={number + 1}"
             )
-        self.say("Starting …")
         try:
+            self.say("Preparing the database …")
             prepare_database()
+            self.say("Starting the web process" + (" …" if no_worker else " and the workers …"))
             with LocalLab(number, worker=not no_worker) as lab:
                 self.greet(lab, no_worker)
                 while True:
