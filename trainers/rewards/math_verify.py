@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.contract.hyperparameters import param
-from trainers.rewards.answers import AnswerPlace, Place, find_answer, find_reference
+from trainers.rewards.answers import AnswerPlace, Place, find_answer, find_last_tag, find_reference
 from trainers.rewards.base import RewardFunction
 from trainers.rewards.line_child import ChildFailed, ChildTimedOut, LineChild
 from trainers.rewards.scores import RewardFailed, UnusableRow
@@ -26,7 +26,7 @@ PATIENCE = 1.0  # seconds past the limit until the child is killed; before that 
 class MathVerifyParameters(AnswerPlace):
     answer: Place = param(
         "whole",
-        "Where the answer stands. In the whole completion math-verify finds it itself: the last \\boxed{}, then “answer is”, then the last formula.",
+        "Where the answer stands. The whole completion is searched: the last <answer> tag, else by math-verify the last \\boxed{}, “answer is”, the last formula.",
         title="Answer is",
     )
     seconds: float = param(3.0, "A comparison that takes longer is ended.", title="Time limit", unit="seconds", ge=0.1, le=60)
@@ -50,6 +50,8 @@ class MathVerify(RewardFunction):
         reference, answer = find_reference(example, chosen), find_answer(text, example, chosen)
         if answer is None:
             return 0.0
+        if chosen.answer == "whole":  # math-verify takes no <answer>7</answer> for a 7, and a gate by tags asks for just that
+            answer = (find_last_tag(answer) or "").strip() or answer
         asked = {"gold": as_formula(reference), "answer": as_formula(answer[-LONGEST:])}
         said = self.compare(asked | {"seconds": chosen.seconds, "places": chosen.places, "strict": chosen.strict})
         if said.get("late"):

@@ -128,4 +128,14 @@ def summarize_preview(found: dict[str, Any], ask: PreviewAsk) -> dict[str, Any]:
         "too_long": 0 if room is None else sum(length > room for length in lengths),
         "longest_reference": max(references, default=0),
         "cut": sum(count > ask.completion for count in references),
+        "unscored": name_unscored_accuracy(found),
     }
+
+
+def name_unscored_accuracy(found: dict[str, Any]) -> str:
+    """The first column, by which a run is called right, where it scores nothing that is shown above 0; else nothing. A run could not learn from it."""
+    if not (found["columns"] and found["rows"]):
+        return ""
+    name: str = found["columns"][0]["name"]
+    scores = [answer["scores"].get(name) for row in found["rows"] for answer in row["answers"]]
+    return "" if any(score is not None and score > 0 for score in scores) else name

@@ -22,6 +22,7 @@ def test_rows_are_rendered_and_answers_scored(as_owner: Client, team: Team) -> N
     assert "nothing &lt;b&gt;" in page
     assert "× 1" in page
     assert "do not fit into the model’s context" in page  # 256 tokens, of which 230 are the completion's
+    assert "scores nothing below above 0" not in page
     assert not {"torch", "transformers"} & (set(sys.modules) - before)
 
 
@@ -32,5 +33,7 @@ def test_a_preview_that_cannot_be_says_why(as_owner: Client, team: Team) -> None
     for policy, hub_id, words in (("hub", "../x", "This is no model."), ("run:nothing:final", "", "no such run"), ("folder:../..", "", "A path")):
         page = as_owner.post("/tasks/preview/", inputs(upload=token, preview_policy=policy, preview_hub=hub_id)).content.decode()
         assert words in page, page
+    never = as_owner.post("/tasks/preview/", inputs(upload=token, column_reference="")).content.decode()
+    assert "<bdi>accuracy</bdi>, the task’s accuracy, scores nothing below above 0." in never
     assert "Choose the column with the prompt." in as_owner.post("/tasks/preview/", inputs(upload=token, column_prompt="")).content.decode()
     assert "expired" in as_owner.post("/tasks/preview/", inputs(upload="0" * 32)).content.decode()

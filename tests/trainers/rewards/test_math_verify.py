@@ -50,6 +50,12 @@ def test_bare_formulas_empty_answers_and_rows_without_mathematics(scorer):
     assert "no mathematics" in scores[5].error
 
 
+def test_a_tagged_answer_is_read_and_what_stands_outside_it_is_not(scorer):
+    completions = ["<answer>195</answer>", "<think>5*39</think><answer>195</answer>", "<think>195</think><answer>7</answer>", "<answer> </answer> it is 195"]
+    scores = scorer.score_batch([(completion, make_example("195")) for completion in completions])
+    assert [score.value for score in scores] == [1.0, 1.0, 0.0, 1.0]
+
+
 def test_what_hangs_is_ended_counted_and_costs_the_others_nothing(scorer):
     hanging = r"$\boxed{9^{9^{9^{9}}}}$"  # a power that no signal interrupts
     scorer.collect()
