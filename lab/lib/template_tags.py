@@ -78,6 +78,14 @@ def duration(value: Any) -> str:
 
 
 @register.filter
+def call_time(value: Any) -> str:
+    """Seconds that a call took, in milliseconds below one second."""
+    if not isinstance(value, int | float):
+        return numbers.NONE
+    return f"{numbers.format_number(value)} s" if value >= 1 else f"{numbers.format_number(1000 * value)} ms"
+
+
+@register.filter
 def initial(value: Any) -> str:
     return str(value).strip()[:1].upper() or "?"
 

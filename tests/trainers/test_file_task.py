@@ -15,6 +15,7 @@ from trainers.tasks.file_task import FileTask
 from trainers.tasks.registry import load_chosen_task
 
 ACCURACY = {"name": "accuracy", "definition": {"kind": "library", "function": "exact-match"}}
+LONG = {"trainer": "grpo", "max_steps": 140, "per_device_train_batch_size": 4, "num_generations": 4, "prompts": 4000}
 DEFINITION = {
     "version": 1,
     "name": "Sums",
@@ -118,11 +119,14 @@ def test_the_preflight_looks_at_the_file_as_at_any_task(tmp_path: Path) -> None:
     assert report.ok, report.problems
     assert [(run.kind, run.reward) for run in report.gold[:2]] == [("gold", 1.0), ("empty", 0.0)]
     assert report.samples[0].prompt[0] == {"role": "system", "content": "Answer with a number."}
+    more = run_preflight_checks(make_spec(tmp_path, write_task(tmp_path, sums()), training=LONG, evaluation={"prompts": 256, "every": 0}))
+    assert (more.batch["prompts"], more.batch["epochs"], more.batch["heldout_rollouts"]) == (35, 4.0, 10)  # 35 rows and 5, whatever is asked for
     only_train = [{**row, "split": "train"} for row in sums()]
     report = run_preflight_checks(make_spec(tmp_path, write_task(tmp_path, only_train)))
     assert "no held-out rows" in {warning.field: warning.message for warning in report.warnings}["evaluation.prompts"]
     length = {"name": "long", "definition": {"kind": "library", "function": "tags"}}
     nothing = write_task(tmp_path, sums(), rewards=[length])
+    assert [run.kind for run in run_preflight_checks(make_spec(tmp_path, nothing)).gold[:2]] == ["reference", "empty"]
     cold = run_preflight_checks(make_spec(tmp_path, nothing, policy={"kind": "tiny"}))
     assert [problem.field for problem in cold.problems] == ["policy.cold_start"]
     sft = run_preflight_checks(make_spec(tmp_path, nothing, training={"trainer": "sft", "max_steps": 1}))

@@ -365,7 +365,7 @@ def test_a_datasets_rows_are_counted_shown_and_scored(tmp_path):
     assert report.ok
     assert report.batch["prompts"] == 40
     assert report.samples[0].prompt == [{"role": "user", "content": "0+1?"}]
-    assert {run.kind for run in report.gold} == {"empty"}
+    assert {run.kind for run in report.gold} == {"reference", "empty"}
 
 
 def test_a_dpo_dataset_shows_both_answers(tmp_path):

@@ -17,7 +17,7 @@ class DryRun:
     """One answer to sample ``sample`` and what every reward function gives it; ``reward`` is their weighted sum."""
 
     sample: int
-    kind: str  # gold, empty, wrong
+    kind: str  # gold, reference, empty, wrong
     completion: str
     rewards: dict[str, float | None]
     reward: float | None
@@ -42,11 +42,15 @@ def gold_of(task: Task, example: Example) -> str | None:
 
 
 def answers_to(task: Task, samples: list[Example], number: int) -> Iterator[tuple[str, str]]:
-    """(kind, completion): the gold answer if the task can write it, no answer, and the gold answer with another sample's reference in it."""
+    """(kind, completion): the gold answer if the task can write it, else the bare reference; no answer; the gold answer with another sample's reference
+    in it.
+    """
     example = samples[number]
     gold = gold_of(task, example)
     if gold is not None:
         yield "gold", gold
+    elif example.reference:
+        yield "reference", example.reference
     yield "empty", ""
     other = next((sample for sample in samples if sample.reference != example.reference), None)
     if gold is None or other is None:

@@ -98,7 +98,7 @@ def run_preflight_checks(
     task = check_task(spec, report)
     rows = check_dataset(spec, report)
     check_span_credit(spec, rows, report)
-    report.batch = compute_batch_figures(spec, None if rows is None else len(rows))
+    report.batch = compute_batch_figures(spec, None if rows is None else len(rows), None if task is None else task.available)
     check_machine(spec, report)
     report.problems += find_machine_problems(spec, machine)
     if task is not None:

@@ -1,6 +1,7 @@
 """Batch arithmetic: what a spec's numbers mean in sequences, prompts and tokens, on one device."""
 
 import math
+from collections.abc import Mapping
 
 from trainers.contract.hyperparameters import GKD, KTO, Demonstrated, GroupRollouts, OnlineDPO, Preferences, Rollouts
 from trainers.contract.spec import RunSpec
@@ -9,9 +10,13 @@ Figures = dict[str, int | float]
 ALTERNATIVE_BYTES, RANK_BYTES = 8, 2  # stored at each token: id, log-probability and text of an alternative, deflated; the rank of the sampled token
 
 
-def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
-    """Named numbers in reading order; ``rows`` is the size of the run's own dataset, None when the task supplies the data."""
-    training = spec.training
+def compute_batch_figures(spec: RunSpec, rows: int | None = None, available: Mapping[str, int] | None = None) -> Figures:
+    """Named numbers in reading order; ``rows`` is the size of the run's own dataset, None when the task supplies the data. ``available``: how many
+    prompts the task has, by split; None where it makes as many as are wanted.
+    """
+    training, available = spec.training, available or {}
+    if rows is None and isinstance(training, GroupRollouts | OnlineDPO) and "train" in available:
+        rows = min(training.prompts, available["train"])  # beyond these they are the same ones again
     if isinstance(training, GroupRollouts):
         found = compute_group_figures(training, rows)
     elif isinstance(training, OnlineDPO):
@@ -20,7 +25,7 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None) -> Figures:
         found = compute_preference_figures(training, rows)
     else:
         found = compute_sft_figures(training, rows)
-    found = {"steps": training.max_steps} | found | compute_heldout_figures(spec)
+    found = {"steps": training.max_steps} | found | compute_heldout_figures(spec, available.get("heldout"))
     return found | compute_alternatives_figures(spec, found)
 
 
@@ -84,12 +89,13 @@ def single_answers(training: KTO, answers: int, rows: int | None) -> Figures:
     return found | {"answers": rows, "epochs": round(training.max_steps * answers / max(rows, 1), 2)}
 
 
-def compute_heldout_figures(spec: RunSpec) -> Figures:
+def compute_heldout_figures(spec: RunSpec, available: int | None = None) -> Figures:
     """Measurements before, every so many steps, and after."""
     every, steps = spec.evaluation.every, spec.training.max_steps
     between = (steps - 1) // every if every else 0
-    times = between + 2 if spec.evaluation.prompts else 0
-    return {"heldout_measurements": times, "heldout_rollouts": times * spec.evaluation.prompts}
+    prompts = spec.evaluation.prompts if available is None else min(spec.evaluation.prompts, available)
+    times = between + 2 if prompts else 0
+    return {"heldout_measurements": times, "heldout_rollouts": times * prompts}
 
 
 def compute_alternatives_figures(spec: RunSpec, found: Figures) -> Figures:

@@ -77,7 +77,7 @@ def find_column_problems(task: Task, spec: RunSpec, here: bool = True) -> list[P
     for number, column in enumerate(spec.rewards):
         path = f"rewards.{number}"
         if column.name in taken:
-            found.append(Problem(f"{path}.name", column.name, f"{task.name} has a reward function of this name", "rename it"))
+            found.append(Problem(f"{path}.name", column.name, f"the task {task.name} has a reward function of this name", "rename it"))
         elif column.name == HUMAN:
             found.append(Problem(f"{path}.name", HUMAN, "is the name of the column of what people say", "rename it"))
         if column.shadow and spec.training.trainer not in GROUP_TRAINERS:

@@ -44,7 +44,7 @@ def find_code_problems(part: CodeReward, path: str, here: bool) -> list[Problem]
         compile(part.source, "<reward>", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
-        message = f"is no Python: {getattr(error, 'msg', None) or error}{line}"
+        message = f"is not valid Python: {getattr(error, 'msg', None) or error}{line}"
         return [Problem(f"{path}.source", None, message, "correct it", given=False)]
     return [move_problem(problem, path) for problem in find_missing_sandbox()] if here else []
 

@@ -7,7 +7,7 @@ whose value is a Task subclass.
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -57,6 +57,7 @@ class Task:
     difficulties: dict[str, str]  # name -> what it means; the first is the default
     rewards: dict[str, Reward]  # the first one is the task's accuracy; a run's own object has the spec's columns after them
     shadows: tuple[RewardColumn, ...] = ()  # columns that are scored beside training
+    available: Mapping[str, int] | None = None  # how many prompts there are, by split; None: as many as are wanted
     demonstrations: str  # what the cold start's demonstrations are like, said to the person who launches one
     stop: ClassVar[tuple[str, ...]] = ()  # a turn of the policy also ends after one of these
     max_turns: ClassVar[int] = 1

@@ -40,6 +40,7 @@ class FileTask(Task):
     def __init__(self, path: Path, sha256: str, definition: TaskDefinition, places: dict[str, "array[int]"], demonstrated: dict[bytes, int]) -> None:
         self.path, self.sha256, self.definition = path, sha256, definition
         self.places, self.written = places, demonstrated
+        self.available = {split: len(places[split]) for split in ("train", "heldout")}
         self.name = self.title = definition.name
         total = sum(map(len, places.values()))
         self.summary = f"{total:,} prompts of the file {path.name}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from itertools import zip_longest
 from typing import Any
 
 from lab.rollouts.backtests.models import MOST_ROLLOUTS, Backtest
@@ -11,6 +12,8 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 from lab.training.rewards.try_box import SOURCES
 from lab.training.runs.models import Run
+
+MOST_SEEN = 256  # rollouts of the newest step among which those to try are chosen
 
 
 def load_rollouts(backtest: Backtest) -> list[Rollout]:
@@ -42,14 +45,20 @@ def list_columns(run: Run) -> list[str]:
 
 
 def find_try_rows(team: Team, run_id: str, most: int) -> list[dict[str, str]]:
-    """Rollouts of the newest step of the team's run; none for what is no run."""
+    """Rollouts of the newest step of the team's run, one of each group in turn, equal ones once; none for what is no run."""
     try:
         run = Run.objects.of(team).filter(pk=uuid.UUID(run_id)).first()
     except ValueError:
         return []
     if run is None:
         return []
-    rows = select_trained_rollouts(run).select_related("prompt").order_by("-step", "group", "sample")[:most]
+    newest = list(select_trained_rollouts(run).select_related("prompt").order_by("-step", "group", "sample")[:MOST_SEEN])
+    groups: dict[int, dict[str, Rollout]] = {}
+    for rollout in newest:
+        if rollout.step == newest[0].step:
+            groups.setdefault(rollout.group, {}).setdefault(rollout.completion, rollout)
+    turns = zip_longest(*(list(group.values()) for group in groups.values()))
+    rows = [row for turn in turns for row in turn if row is not None][:most]
     return [{"completion": row.completion, "reference": row.prompt.reference, "prompt": row.prompt.text} for row in rows]
 
 

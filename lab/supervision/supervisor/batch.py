@@ -156,9 +156,10 @@ class SpoolBatch:
     def add_samples(self, samples: dict[str, float]) -> bool:
         """Puts measurements of the machine to the newest step of the batch, so that they share its axes; False when it has no step."""
         newest = max(self.points, default=0)
-        if not newest:
+        times = self.points.get(newest, {}).get("@time")  # shadow rewards come by themselves, after their step
+        if not times:
             return False
-        step = self.points[newest]["@time"][-1][0]
+        step = times[-1][0]
         for name, value in samples.items():
             self.points[newest].setdefault(name, []).append((step, value))
         return True

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.training.runs import method_panels
+from trainers.contract.reward_definitions import SHADOW
 
 COMPONENT = re.compile(r"^rewards/(?P<name>.+)/mean$")
 NO_WEIGHTS: Mapping[str, float] = {}
@@ -204,7 +205,7 @@ def describe_panel(panel: ChartPanel, metrics: dict[str, str], weights: Mapping[
     traces = [
         {
             "metric": name,
-            "label": f"{label} (weight 0)" if name in idle else label,
+            "label": f"{label} (weight 0)" if name in idle and not label.endswith(SHADOW) else label,
             "color": index % 8 + 1,
             "lead": name == panel.lead and len(metrics) > 1,
             "off": name in idle and len(idle) < len(metrics),  # a chart without a line would say nothing

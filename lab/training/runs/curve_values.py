@@ -82,7 +82,10 @@ def _select_finite(series: Series) -> tuple[Integers, Floats]:
 
 
 def read_heldout_prompts(spec: Mapping[str, Any]) -> int | None:
-    """Over how many prompts the run's evaluations are means; None where the run does not say."""
+    """Over how many prompts the run's evaluations are means; None where the spec does not say: a task of the team may have fewer than are wanted."""
+    task = spec.get("task")
+    if isinstance(task, Mapping) and task.get("file"):
+        return None
     evaluation = spec.get("evaluation")
     prompts = evaluation.get("prompts") if isinstance(evaluation, Mapping) else None
     return prompts if isinstance(prompts, int) and not isinstance(prompts, bool) and prompts > 0 else None

@@ -13,6 +13,7 @@ from lab.training.catalog.catalog import Catalog, CatalogError
 from lab.training.runs import drafts
 from lab.training.runs.drafts import Draft, Spec
 from lab.training.runs.forms import LaunchForm
+from lab.training.runs.reward_words import describe_reward_columns
 from lab.training.runs.stages import as_argument, stage_specs
 from trainers.contract.stacking import DEFAULT_BASES
 
@@ -45,7 +46,7 @@ def diff_stage_specs(before: list[Spec], after: list[Spec]) -> list[Change]:
         for path, value in new.items():
             if old.get(path) == value and not any(other.startswith(f"{path}.") for other in old):
                 continue  # the same, or nothing where there was nothing
-            change = Change(path, _format_setting(old.get(path)), _format_setting(value), value)
+            change = Change(path, *_format_settings(old.get(path), value), value)
             everywhere = all(path in other and other[path] == value and mine.get(path) != value for mine, other in pairs)
             if everywhere and number == 0:
                 changes.append(change)
@@ -63,7 +64,7 @@ def diff_recipe_versions(before: list[Spec], after: list[Spec]) -> list[Change]:
         prefix = f"stages.{number}." if max(len(before), len(after)) > 1 else ""
         for path in dict.fromkeys([*old, *new]):
             if old.get(path) != new.get(path):
-                changes.append(Change(prefix + path, _format_setting(old.get(path)), _format_setting(new.get(path)), new.get(path)))
+                changes.append(Change(prefix + path, *_format_settings(old.get(path), new.get(path)), new.get(path)))
     return changes
 
 
@@ -78,6 +79,12 @@ def _collect_settings(spec: Spec) -> dict[str, Any]:
     for choice in [*([base] if base else []), *methods]:
         settings |= {f"method.{choice['name']}.{key}": value for key, value in choice["config"].items()}
     return settings
+
+
+def _format_settings(before: Any, after: Any) -> tuple[str, str]:
+    """Columns of reward functions in words, unless these are the same before and after."""
+    words = [describe_reward_columns(value) or _format_setting(value) for value in (before, after)]
+    return (words[0], words[1]) if words[0] != words[1] else (_format_setting(before), _format_setting(after))
 
 
 def _format_setting(value: Any) -> str:

@@ -21,6 +21,16 @@ def describe_stored_definition(definition: Any) -> str:
         return "written by another version of the lab"
 
 
+def describe_reward_columns(columns: Any) -> str:
+    """``rewards`` of a spec as one line; nothing for anything else."""
+    if not (isinstance(columns, list) and columns and all(isinstance(column, dict) and "definition" in column for column in columns)):
+        return ""
+    return "; ".join(
+        f"{column.get('name', '')}: {describe_stored_definition(column['definition'])} × {column.get('weight', 1):g}{', shadow' if column.get('shadow') else ''}"
+        for column in columns
+    )
+
+
 def describe_definition(definition: Any) -> str:
     if isinstance(definition, LibraryReward):
         config = ", ".join(f"{name} = {shorten_words(value)}" for name, value in definition.config.items())

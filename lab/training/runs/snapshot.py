@@ -52,12 +52,20 @@ def build_run_snapshot(run: Run, viewer: User) -> dict[str, Any]:
             "thinned": curves.thinned,
             "nonfinite": curves.nonfinite,
             "abstained": curves.abstained,
-            "panels": build_chart_panels(curves.names, run.trainer, methods, weights, read_heldout_prompts(run.spec)),
+            "panels": build_chart_panels(curves.names, run.trainer, methods, weights, count_heldout_prompts(run)),
             "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
             "marks": list_run_marks(run, viewer),
             "samples": count_samples_per_step(run),
             "state": live.describe_run_state(run),
         }
+
+
+def count_heldout_prompts(run: Run) -> int | None:
+    """Over how many prompts the run's evaluations are means: as the spec says, or as the trainer found in the file of a task of the team."""
+    if (told := read_heldout_prompts(run.spec)) is not None or not (run.spec.get("task") or {}).get("file"):
+        return told
+    inputs = run.attempts.exclude(inputs=None).order_by("-number").values_list("inputs", flat=True).first()
+    return int((inputs or {}).get("heldout_rows") or 0) or None
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_a_composition_of_a_team_function_and_the_library_holds_complete_definit
 def test_errors_stand_at_their_field_or_at_their_path(as_owner: Client, team: Team) -> None:
     page = send(as_owner, kind="library", **library_inputs(team, "regex", pattern="(a")).content.decode()
     assert error_at(page, "library.config.pattern")
-    assert "Is no Python" in error_at(send(as_owner, kind="code", source="def score(:").content.decode(), "source")
+    assert "Is not valid Python" in error_at(send(as_owner, kind="code", source="def score(:").content.decode(), "source")
     deep = {"kind": "gate", "gate": {"kind": "product", "parts": [EXACT, {"kind": "library", "function": "exact-mach"}]}, "reward": EXACT}
     said = error_at(send(as_owner, kind="json", definition=json.dumps(deep)).content.decode(), "definition")
     assert said.startswith("gate.parts.1.function: There is no such reward function")
@@ -111,8 +111,11 @@ def test_a_draft_is_tried_on_pasted_completions_in_a_child(as_owner: Client) -> 
 
 def test_rows_to_try_come_from_the_newest_step_of_a_run_of_the_team(as_owner: Client, team: Team) -> None:
     run = make_run(team)
-    store(run, started(), rollout(1, completion="older"), rollout(2, completion="newer", reference="42"))
+    same = [rollout(2, sample=sample, completion="newer", reference="42") for sample in range(3)]
+    store(run, started(), rollout(1, completion="older"), *same, rollout(2, group=1, completion="another"))
     page = send(as_owner, kind="library", act="rows-load", **{"from": str(run.pk)}).content.decode()
+    assert page.count("newer</textarea>") == page.count("another</textarea>") == 1  # equal ones once, each group in turn
+    assert "older</textarea>" not in page
     assert "newer</textarea>" in page
     assert "42</textarea>" in page
     assert "Choose a run." in send(as_owner, kind="library", act="rows-load").content.decode()

@@ -40,6 +40,13 @@ def test_scores_join_their_rollouts_in_the_same_batch_and_later(run: Run) -> Non
     assert (series.steps.tolist(), series.values.tolist()) == ([1], [0.75])
 
 
+def test_scores_that_come_by_themselves_leave_the_measurements_of_the_machine_for_a_step(run: Run) -> None:
+    store(run, started(), rollout(1), measured(1))
+    write(run.folder, [shadow(1, (0, 0, 0.5), mean=0.5)])
+    assert ingest_spool(run, samples={"system/cpu_percent": 50.0}) is not None
+    assert set(metrics.read_metric_series(run.pk, ["system/cpu_percent", "rewards/odd (shadow)/mean"])) == {"rewards/odd (shadow)/mean"}
+
+
 def test_scores_belong_to_the_attempt_that_sampled(run: Run) -> None:
     store(run, started(), rollout(1), started(2), rollout(1, attempt=2), shadow(1, (0, 0, 1.0)), shadow(1, (0, 0, 2.0), attempt=2))
     assert {place[0]: row[NAME] for place, row in rewards(run).items()} == {1: 1.0, 2: 2.0}
