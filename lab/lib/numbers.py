@@ -8,7 +8,7 @@ MAX_ID = 2**63 - 1  # of a bigint column
 MAX_INTEGER = 2**31 - 1  # of an integer column: numbers of runs, steps, places
 MOST_DIGITS = 40  # leading zeros included
 NONE = "–"
-SUFFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SUFFIXES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
 def format_number(value: Any) -> str:

@@ -12,7 +12,7 @@ export function formatNumber(value) {
 }
 
 export function formatCompact(value) {
-  for (const [size, suffix] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [size, suffix] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= size * 0.9995) {
       const scaled = value / size;
       return (Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : scaled.toFixed(0)) + suffix;

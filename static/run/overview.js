@@ -166,13 +166,16 @@ function arrangeCharts() {
     dirty.delete(chart);
   }
   const sections = new Map([...box.querySelectorAll("section")].map((section) => [section.dataset.section, section]));
+  const placed = new Map(); // grid -> how many of its charts stand where they belong: one with a new line is made anew, and keeps its place
   for (const panel of store.panels) {
     const name = panel.folded ? `${panel.section}+` : panel.section;
     if (!sections.has(name)) sections.set(name, makeSection(name, panel, store.methods));
     if (!charts.has(panel.id)) addChart(panel);
     const [section, figure] = [sections.get(name), charts.get(panel.id).figure];
     const grid = section.querySelector(".chart-grid");
-    if (figure.parentElement !== grid) grid.append(figure);
+    const place = placed.get(grid) || 0;
+    if (grid.children[place] !== figure) grid.insertBefore(figure, grid.children[place] || null);
+    placed.set(grid, place + 1);
   }
   orderSections(store.panels).forEach((name, index) => { if (box.children[index] !== sections.get(name)) box.insertBefore(sections.get(name), box.children[index] || null); });
   for (const section of sections.values()) if (!section.querySelector("figure")) section.remove();
