@@ -1,7 +1,11 @@
 # Policy Lab. `make demo` shows it work, `make up` starts it; both set everything up first.
 # Needs make and Python 3.11 or newer; nothing has to be installed before, nothing is installed outside .venv (but see chromium).
 
-PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell $(name) -c 'import sys; sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null)))
+# Debian's and Ubuntu's own Python is built with profile-guided optimisation, which pyenv leaves out: the same work in a tenth less time. Chosen first of
+# all that can make an environment (those without ensurepip cannot, Debian has it in python3.11-venv); one that cannot says itself what it lacks.
+NAMES := /usr/bin/python3.11 python3.11 python3.12 python3.13 python3.14 python3
+with_module = $(foreach name,$(NAMES),$(shell $(name) -c 'import sys, $(1); sys.version_info >= (3, 11) and print("$(name)")' 2>/dev/null))
+PYTHON ?= $(firstword $(or $(call with_module,ensurepip),$(call with_module,sys)))
 PY := .venv/bin/python
 STAMP := .venv/installed-$(shell cat requirements.in requirements.lock npm.lock | cksum | cut -d' ' -f1)
 TEST_STAMP := .venv/test-tools-$(shell cat requirements.in requirements.lock requirements-test.lock npm.lock npm-test.lock | cksum | cut -d' ' -f1)
