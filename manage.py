@@ -6,6 +6,7 @@ import signal
 import sys
 
 from lab.lib.garbage_collection import collect_rarely
+from trainers.contract.frame_stack import call_with_frame_room
 
 
 def prepare(arguments: list[str]) -> None:
@@ -47,4 +48,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(call_with_frame_room(main))

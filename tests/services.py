@@ -4,10 +4,16 @@ import gc
 import os
 import tempfile
 import warnings
+from functools import partial
 
+import _pytest.main
 import psycopg
 
+from trainers.contract.frame_stack import call_with_frame_room
+
 gc.disable()  # until every test is imported (tests/conftest.py): a fifth of that time went into looking for garbage where there is none
+
+_pytest.main._main = partial(call_with_frame_room, _pytest.main._main)  # collects and runs the tests: of their pages a fifth of the time went there
 
 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
 

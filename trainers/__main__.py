@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from trainers.contract.frame_stack import call_with_frame_room
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, read_spec
 from trainers.outside.send_command import add_send_arguments, send_from_arguments
@@ -343,7 +344,7 @@ def print_catalog(out: Path | None, built_in: bool) -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        sys.exit(call_with_frame_room(main))
     except BrokenPipeError:  # the reader of a pipe (head) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FINE)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from django.contrib.auth import SESSION_KEY
 from django.http import HttpRequest, HttpResponse
 
+from trainers.contract.frame_stack import call_with_frame_room
+
 EVERYWHERE = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -25,13 +27,13 @@ NO_STORE, PRIVATE = "no-store, private", "private, no-cache"
 
 
 class SecurityHeadersMiddleware:
-    """The first of all: what later ones answer by themselves passes through it too."""
+    """The first of all: what later ones answer by themselves passes through it too. A thread answers a request below this call."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
+        response = call_with_frame_room(self.get_response, request)
         for name, value in EVERYWHERE.items():
             response.headers.setdefault(name, value)
         if kept := kept_for(request):
