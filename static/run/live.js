@@ -110,12 +110,14 @@ function showRow(name, shown) {
 
 function fillHeader(state) {
   writeValue("step", String(state.step));
-  writeValue("total_steps", state.total_steps ? String(state.total_steps) : "?");
+  writeValue("total_steps", String(state.total_steps));
+  showRow("total_steps", Boolean(state.total_steps));
   writeValue("phase", state.phase_total ? `${state.phase} ${state.phase_done}/${state.phase_total}` : state.phase);
   showRow("phase", Boolean(state.phase) && state.phase !== "training" && ACTIVE.includes(state.status)); // the step says that
   writeValue("eta", state.eta_seconds === null ? "" : formatDuration(state.eta_seconds));
   showRow("eta", state.eta_seconds !== null);
   writeValue("tokens", formatCompact(state.tokens));
+  if (state.tokens) showRow("tokens", true); // a run that was trained elsewhere may not tell them
   writeValue("rollouts", state.rollouts ? formatCompact(state.rollouts) : "");
   for (const name of ["reward", "heldout"]) if (typeof state.latest[name] === "number") writeValue(name, formatNumber(state.latest[name]));
   const bar = document.querySelector("[data-live=progress]");

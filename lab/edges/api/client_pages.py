@@ -4,6 +4,7 @@ a machine that installs it has no session, and it holds nothing but published co
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -24,7 +25,7 @@ def build_client_url(wheel: ClientWheel) -> str:
 @require_safe
 def show_client(request: HttpRequest) -> HttpResponse:
     wheel = load_client_wheel()
-    return TemplateResponse(request, "api/client.html", {"wheel": wheel, "python": PYTHON, "url": build_client_url(wheel)})
+    return TemplateResponse(request, "api/client.html", {"wheel": wheel, "python": PYTHON, "url": build_client_url(wheel), "lab_url": settings.LAB_URL})
 
 
 @login_not_required

@@ -11,8 +11,9 @@ from lab.rollouts.trajectories.models import Rollout
 
 @dataclass(frozen=True)
 class StepSummary:
-    """``reward``, ``length`` (tokens) and ``entropy`` (nats) are means over rollouts, None where none was measured; ``cut`` is the share
-    that ran out of tokens. ``zero_variance`` is the share of groups whose rollouts all earned the same, None where no group has two.
+    """``reward``, ``length`` (tokens) and ``entropy`` (nats) are means over rollouts, None where none was measured; ``cut`` is the share,
+    of those whose end is recorded, that ran out of tokens. ``zero_variance`` is the share of groups whose rollouts all earned the same, None where no
+    group has two.
     """
 
     rollouts: int
@@ -44,6 +45,7 @@ def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
         mean_length=Avg("length"),
         entropy=Avg("mean_entropy"),
         cut=Count("pk", filter=Q(finish_reason="length")),
+        ended=Count("pk", filter=~Q(finish_reason="")),
     )
     groups = rows.values("group").annotate(count=Count("pk"), low=Min("reward"), high=Max("reward"))
     several = groups.filter(count__gt=1).count()
@@ -55,7 +57,7 @@ def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
         spread=totals["spread"],
         length=totals["mean_length"],
         entropy=totals["entropy"],
-        cut=totals["cut"] / total if total else None,
+        cut=totals["cut"] / totals["ended"] if totals["ended"] else None,
         groups=groups.count(),
         zero_variance=same / several if several else None,
         zero_groups=same,

@@ -26,6 +26,7 @@ GROUPS = {
     "telemetry": "Telemetry",
 }
 LOCAL = ("output", "version")  # says where, not what
+UNTOLD = ("base", "training.max_steps")  # empty for a run that was trained elsewhere and does not say
 MISSING = object()
 ABSENT = "not in the recipe"
 
@@ -85,7 +86,7 @@ def group_spec_values(spec: dict[str, Any], usual: dict[str, Any]) -> list[tuple
     """(title, values) of each part of the spec; parts with something that differs come first, and so do the values that differ."""
     groups: dict[str, list[SpecValue]] = {}
     for path, value in flatten_launched_spec(spec).items():
-        if path in LOCAL:
+        if path in LOCAL or (path in UNTOLD and not value):
             continue
         part, _, name = path.partition(".")
         expected = usual.get(path, MISSING)
@@ -128,6 +129,8 @@ def find_usual_values(run: Run) -> tuple[dict[str, Any], str]:
 
     The recipe's value where the recipe says one, else the catalogue's default.
     """
+    if run.outside:
+        return {}, ""
     try:
         known = load_catalog()
         defaults = collect_schema_defaults(known.schema) | collect_schema_defaults(known.trainer(run.trainer)["schema"], "training.")

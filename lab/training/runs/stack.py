@@ -27,9 +27,11 @@ class Stack:
 
 
 def stack_of(spec: Mapping[str, Any]) -> Stack:
-    """Of any stored spec: one of an older version has neither base nor methods and stands on its trainer's default base."""
+    """Of any stored spec: one of an older version has neither base nor methods and stands on its trainer's default base. Of a run that was trained
+    elsewhere nobody knows it.
+    """
     training = spec.get("training")
-    trainer = training.get("trainer", "") if isinstance(training, dict) else ""
+    trainer = training.get("trainer", "") if isinstance(training, dict) and "outside" not in spec else ""
     return build_stack(spec.get("base"), spec.get("methods"), trainer)
 
 

@@ -113,6 +113,7 @@ def list_pages(run: Run, rollouts: list[Rollout]) -> list[str]:
         f"/prompts/{one.prompt_id}/",
         *(f"{own}/atlas/?phase={one.phase}&of={of}&field={field}" for of, field in (("entropy", "reward"), ("logprob", "length"))),
         *(f"{own}/atlas/{part}?phase={one.phase}&field=length" for part in ("grid.json", "values.json")),
+        f"{own}/config/",
         f"{own}/doctor/",
         f"{own}/what-if/?step={one.step}",
         f"/compare/?runs={run.number},{run.number}",
@@ -137,6 +138,19 @@ def test_every_page_for_reading_shows_a_run_of_another_framework(name: str, team
     assert all(row.length != 0 and row.mean_entropy != 0 for row in rollouts)
     if name in CALLS:
         assert_calls_are_shown(as_owner, rollouts)
+
+
+@pytest.mark.django_db
+def test_what_a_dump_does_not_say_is_no_number_and_no_default(team: Team, owner: User, as_owner: Client, tmp_path: Path) -> None:
+    run = receive_source(team, owner, "verl", tmp_path)
+    page, config = (as_owner.get(f"/runs/{run.pk}/{tab}").content.decode() for tab in ("", "config/"))
+    assert 'hidden data-live-row="tokens"' in page
+    assert 'hidden data-live-row="total_steps"' in page
+    assert "dapo" not in page + config  # TRL's default base, of a run that TRL did not train
+    assert "Trained elsewhere and sent since" in config
+    assert "max_steps</dt>" not in config
+    step = as_owner.get(f"/runs/{run.pk}/rollouts/?phase=train&step=2").content.decode()
+    assert "<dt>cut off</dt><dd>–</dd>" in step
 
 
 def assert_calls_are_shown(client: Client, rollouts: list[Rollout]) -> None:
