@@ -102,6 +102,9 @@ def test_a_version_is_compared_with_a_column_of_the_steps_that_were_chosen(as_ow
     assert [row.step for row in stored_rows.load_rollouts(backtest)] == [2] * 4
     assert {stored_rows.find_stored_reward(row, "flat") for row in stored_rows.load_rollouts(backtest)} == {1.0}
     assert "longer v1" in as_owner.get(f"/backtests/?function={version.function_id}").content.decode()
+    assert {"words": f"longer v1 on #{run.number}", "kind": "backtest", "url": f"/backtests/{backtest.pk}/"} in as_owner.get(
+        "/palette/?q=longer"
+    ).json()["found"]
 
 
 def test_too_many_rollouts_are_cut_to_whole_groups_of_the_newest_steps(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

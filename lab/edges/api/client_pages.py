@@ -25,7 +25,9 @@ def build_client_url(wheel: ClientWheel) -> str:
 @require_safe
 def show_client(request: HttpRequest) -> HttpResponse:
     wheel = load_client_wheel()
-    return TemplateResponse(request, "api/client.html", {"wheel": wheel, "python": PYTHON, "url": build_client_url(wheel), "lab_url": settings.LAB_URL})
+    return TemplateResponse(
+        request, "api/client.html", {"wheel": wheel, "python": PYTHON, "url": build_client_url(wheel), "lab_url": settings.LAB_URL}
+    )
 
 
 @login_not_required

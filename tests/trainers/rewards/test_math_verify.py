@@ -51,7 +51,12 @@ def test_bare_formulas_empty_answers_and_rows_without_mathematics(scorer):
 
 
 def test_a_tagged_answer_is_read_and_what_stands_outside_it_is_not(scorer):
-    completions = ["<answer>195</answer>", "<think>5*39</think><answer>195</answer>", "<think>195</think><answer>7</answer>", "<answer> </answer> it is 195"]
+    completions = [
+        "<answer>195</answer>",
+        "<think>5*39</think><answer>195</answer>",
+        "<think>195</think><answer>7</answer>",
+        "<answer> </answer> it is 195",
+    ]
     scores = scorer.score_batch([(completion, make_example("195")) for completion in completions])
     assert [score.value for score in scores] == [1.0, 1.0, 0.0, 1.0]
 
