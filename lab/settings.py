@@ -280,7 +280,7 @@ if TLS:  # a name that browsers take only from https, for this host alone: no ne
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TLS else 0
 SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
-SECURE_REDIRECT_EXEMPT = [r"^health/$"]
+SECURE_REDIRECT_EXEMPT = [r"^health/(live|ready)?$"]  # asked past the proxy
 LOGGING = {  # Django's own, on the standard error, without secrets
     "version": 1,
     "disable_existing_loggers": False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -27,18 +28,43 @@ def refuse_newer_database() -> None:
 
 def list_unknown_migrations(names: Iterable[str]) -> list[str]:
     """Those of ``names`` (``app.migration``) that this version has neither as they are nor merged into one that replaces them, sorted."""
-    known = {
+    unknown = set(names) - list_own_migrations()
+    if unknown:
+        for replaced in read_replacements().values():
+            unknown -= replaced
+    return sorted(unknown)
+
+
+def list_missing_migrations(names: Iterable[str]) -> list[str]:
+    """The migrations of this version that ``names``, the applied ones, lack, sorted; one whose work is done under other names is not missing."""
+    applied = set(names)
+    missing = list_own_migrations() - applied
+    if missing:
+        for replacing, replaced in read_replacements().items():
+            if replacing in applied:
+                missing -= replaced
+            elif replaced <= applied:
+                missing.discard(replacing)
+    return sorted(missing)
+
+
+def list_own_migrations() -> set[str]:
+    """``app.migration`` of every file there is; nothing is imported."""
+    return {
         f"{app.label}.{module.name}"
         for app in apps.get_app_configs()
         for folder in find_migration_folders(app.name)
         for module in iter_modules([folder])
     }
-    unknown = set(names) - known
-    if unknown:  # reading what replaces what imports all migrations, which takes longer than the start of a worker should
-        loader = MigrationLoader(None, load=False)
-        loader.load_disk()
-        unknown -= {f"{app}.{name}" for migration in loader.disk_migrations.values() for app, name in migration.replaces}
-    return sorted(unknown)
+
+
+@cache
+def read_replacements() -> dict[str, set[str]]:
+    """Migration → those it replaces. Imports all migrations, which takes longer than the start of a worker should."""
+    loader = MigrationLoader(None, load=False)
+    loader.load_disk()
+    own = {f"{app}.{name}": {f"{old}.{older}" for old, older in migration.replaces} for (app, name), migration in loader.disk_migrations.items()}
+    return {name: replaced for name, replaced in own.items() if replaced}
 
 
 def find_migration_folders(app: str) -> list[str]:

@@ -223,7 +223,7 @@ def test_a_web_process_that_hangs_is_ended_so_that_its_container_is_restarted(
             health_watch.note_check(False, hung.pid)
         assert hung.poll() is None
         command = [*natively(services["web"], "health", 8000, hung.pid)]
-        command[command.index(next(part for part in command if part.startswith("http")))] = "http://127.0.0.1:1/health/"
+        command[command.index(next(part for part in command if part.startswith("http")))] = "http://127.0.0.1:1/health/ready"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the image's python is ours
         assert subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}, check=False).returncode == 1
         assert hung.wait(60) == -9

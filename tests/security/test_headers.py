@@ -22,6 +22,7 @@ from tests.security.people import routes
 PAGES = [
     "/accounts/login/",
     "/health/",
+    "/health/ready",
     "/nothing-here/",
     "/runs/",
     "/static/base/lab.css",

@@ -6,6 +6,8 @@ from lab.teams.accounts import address_pages, saml_pages, single_sign_on_pages, 
 
 urlpatterns = [
     path("health/", views.check_health, name="health"),
+    path("health/live", views.check_liveness, name="health-live"),
+    path("health/ready", views.check_readiness, name="health-ready"),
     path("setup/<str:token>/", views.set_up_lab, name="setup"),
     path("accounts/email/", address_pages.AddressView.as_view(), name="account_email"),
     path("accounts/confirm-email/<str:key>/", address_pages.ConfirmView.as_view(), name="account_confirm_email"),

@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from lab.lib import readiness
 from lab.lib.database_health import database_answers
 from lab.lib.refusals import Refusal
 from lab.teams.accounts import setup_link
@@ -34,6 +35,22 @@ def check_health(request: HttpRequest) -> JsonResponse:
     if database_answers():
         return JsonResponse({"status": "ok"})
     return JsonResponse({"status": "the database does not answer"}, status=503, headers={"Retry-After": "5"})
+
+
+@login_not_required
+@never_cache
+def check_liveness(request: HttpRequest) -> JsonResponse:
+    """This process answers. Nothing else is asked: a restart would not bring a database back."""
+    return JsonResponse({"status": "ok"})
+
+
+@login_not_required
+@never_cache
+def check_readiness(request: HttpRequest) -> JsonResponse:
+    """Whether requests may be sent here: 503 without the database or with one of another version; without Redis pages are ``degraded``, and 200."""
+    found = readiness.probe.look()
+    answer = {"status": found.status, "checks": found.checks}
+    return JsonResponse(answer) if found.is_ready else JsonResponse(answer, status=503, headers={"Retry-After": "5"})
 
 
 @login_not_required
