@@ -5,6 +5,7 @@ and sets both before this file is read.
 """
 
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -280,7 +281,7 @@ if TLS:  # a name that browsers take only from https, for this host alone: no ne
     SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "__Host-sessionid", "__Host-csrftoken"
 SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TLS else 0
 SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
-SECURE_REDIRECT_EXEMPT = [r"^health/(live|ready)?$"]  # asked past the proxy
+SECURE_REDIRECT_EXEMPT = [r"^health/(live|ready)?$", r"^metrics$"]  # asked past the proxy
 LOGGING = {  # Django's own, on the standard error, without secrets
     "version": 1,
     "disable_existing_loggers": False,
@@ -333,6 +334,10 @@ WORKER_CHORES = {
     ],
 }
 
+METRICS_TOKEN = env.str("LAB_METRICS_TOKEN", default="")  # for /metrics, which is not there without it
+if METRICS_TOKEN and not re.fullmatch(r"[\w.~+/=-]{20,}", METRICS_TOKEN, re.ASCII):
+    message = "LAB_METRICS_TOKEN must be 20 or more letters, digits or -._~+/= : openssl rand -hex 24 makes one"
+    raise ImproperlyConfigured(message)
 API_RATE = env.int("LAB_API_RATE", default=600)  # requests a minute that an access token may make
 # What the lab may call of itself (webhooks): ports, and private networks besides the public internet, such as 10.20.0.0/16.
 OUTGOING_PORTS = parse_port_ranges(env.str("LAB_OUTGOING_PORTS", default="80,443,8000-9999"))

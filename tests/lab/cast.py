@@ -72,7 +72,7 @@ OBJECTS += (
 OBJECTS += ("reward_id", "backtest_id")
 OBJECTS += ("notice_id", "rule_id", "team_rule_id", "webhook_id", "delivery_id")
 KEYS = {"recipe": "saved recipe", "view": "saved view"}  # what <id:key> is, by the first word of the URL's name
-PUBLIC = ("health", "setup", "api-openapi", "client", "csp-report", "invited", "account_")  # beginnings of names that need no login
+PUBLIC = ("health", "metrics", "setup", "api-openapi", "client", "csp-report", "invited", "account_")  # beginnings of names that need no login
 PUBLIC += ("socialaccount_", "openid_connect_", "saml_", "mfa_authenticate", "mfa_login")
 
 

@@ -213,7 +213,7 @@ def test_somebody_who_is_not_signed_in_is_sent_to_the_login(theirs: Cast) -> Non
 def test_every_url_is_an_address_of_one_or_the_other_kind() -> None:
     """The walk sees the project's URLs at all, and the public ones are those that are meant to be."""
     public = {address.name for address in addresses() if address.public and not address.name.startswith(ALLAUTH)}
-    assert public == {"health", "health-live", "health-ready", "setup", "invited", "csp-report", "api-openapi", "client", "client-wheel"}
+    assert public == {"health", "health-live", "health-ready", "metrics", "setup", "invited", "csp-report", "api-openapi", "client", "client-wheel"}
     assert {address.name for address in ALL if address.owned} >= {
         "rollout",
         "run",

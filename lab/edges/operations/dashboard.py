@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-import shutil
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 import django
 import redis
 from django.conf import settings
-from django.db import connection
 from django.db.models import Count
 from django.urls import reverse
 from django.utils import timezone
 
+from lab.edges.operations.machine_figures import list_disk_folders, measure_database, measure_disk, measure_redis, measure_spool_size
 from lab.lib.numbers import format_byte_size
 from lab.lib.timeago import format_age
 from lab.teams.audit.models import Entry
@@ -24,7 +23,6 @@ from lab.training.runs.models import ACTIVE, Run, Status
 from lab.training.runs.wait_reasons import find_waiting_reasons
 from lab.training.workers.models import Worker
 from lab.watching.alerts.models import Delivery, DeliveryState
-from trainers.contract import spool
 
 LISTED = 12
 DAY = timedelta(days=1)
@@ -158,25 +156,17 @@ def build_training_card() -> DashboardCard:
     )
 
 
-def measure_spool_size(run: Run) -> int:
-    """Bytes of the run's spool; 0 where this machine does not see it."""
-    try:
-        return (run.folder / spool.SPOOL).stat().st_size
-    except OSError:
-        return 0
-
-
 def build_disk_card() -> DashboardCard:
     lines, tone, least = [], "good", 1.0
-    for name, path in (("LAB_HOME", settings.HOME), ("runs", settings.RUNS_ROOT)):
+    for name, path in list_disk_folders().items():
         try:
-            usage = shutil.disk_usage(path)
+            free, size = measure_disk(path)
         except OSError as error:
             lines.append(CardLine(name, f"cannot be read: {error.strerror}"))
             continue
-        share = usage.free / usage.total
+        share = free / size
         least = min(least, share)
-        lines.append(CardLine(f"{name}: {path}", f"{format_byte_size(usage.free)} of {format_byte_size(usage.total)} left"))
+        lines.append(CardLine(f"{name}: {path}", f"{format_byte_size(free)} of {format_byte_size(size)} left"))
         tone = "bad" if least < LITTLE_DISK / 2 else "warn" if least < LITTLE_DISK else tone
     return DashboardCard("Disk", f"{least:.0%} left", tone, lines)
 
@@ -184,9 +174,7 @@ def build_disk_card() -> DashboardCard:
 def build_services_card() -> DashboardCard:
     lines, tone = [describe_database()], "good"
     try:
-        client = redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
-        memory: Any = client.info("memory")
-        lines.append(CardLine("Redis", f"answers; {memory['used_memory_human']} in use"))
+        lines.append(CardLine("Redis", f"answers; {format_byte_size(measure_redis().memory)} in use"))
     except redis.RedisError as error:
         tone = "bad"
         lines.append(CardLine("Redis", f"is down: {type(error).__name__}. Training continues; live updates resume when it is back."))
@@ -194,13 +182,8 @@ def build_services_card() -> DashboardCard:
 
 
 def describe_database() -> CardLine:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_database_size(current_database()), (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()), "
-            "current_setting('max_connections'), current_setting('server_version')"
-        )
-        held, connected, most, version = cursor.fetchone()
-    return CardLine(f"PostgreSQL {version.split()[0]}", f"{format_byte_size(held)}; {connected} of {most} connections")
+    use = measure_database()
+    return CardLine(f"PostgreSQL {use.version}", f"{format_byte_size(use.size)}; {use.connections} of {use.limit} connections")
 
 
 def build_deliveries_card() -> DashboardCard:

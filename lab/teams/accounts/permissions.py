@@ -110,7 +110,7 @@ def make_read_write_access(*names: str, ask: str, write: str = "") -> dict[str, 
 
 
 ROUTES: dict[str, RouteAccess] = {
-    **make_read_access("health", "health-live", "health-ready", ask=PUBLIC),
+    **make_read_access("health", "health-live", "health-ready", "metrics", ask=PUBLIC),
     **make_read_write_access("setup", ask=PUBLIC),
     **make_read_write_access("account", ask=ACCOUNT),
     **make_write_access("account-session-end", "account-address-verify", ask=ACCOUNT),
