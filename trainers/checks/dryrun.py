@@ -42,8 +42,8 @@ def gold_of(task: Task, example: Example) -> str | None:
 
 
 def answers_to(task: Task, samples: list[Example], number: int) -> Iterator[tuple[str, str]]:
-    """(kind, completion): the gold answer if the task can write it, else the bare reference; no answer; the gold answer with another sample's reference
-    in it.
+    """(kind, completion): the gold answer if the task can write it, else the bare reference; no answer; the gold answer with another sample's
+    reference in it.
     """
     example = samples[number]
     gold = gold_of(task, example)

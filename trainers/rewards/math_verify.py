@@ -26,7 +26,8 @@ PATIENCE = 1.0  # seconds past the limit until the child is killed; before that 
 class MathVerifyParameters(AnswerPlace):
     answer: Place = param(
         "whole",
-        "Where the answer stands. The whole completion is searched: the last <answer> tag, else by math-verify the last \\boxed{}, “answer is”, the last formula.",
+        "Where the answer stands. The whole completion is searched: the last <answer> tag, else by math-verify "
+        "the last \\boxed{}, “answer is”, the last formula.",
         title="Answer is",
     )
     seconds: float = param(3.0, "A comparison that takes longer is ended.", title="Time limit", unit="seconds", ge=0.1, le=60)

@@ -133,7 +133,7 @@ def summarize_preview(found: dict[str, Any], ask: PreviewAsk) -> dict[str, Any]:
 
 
 def name_unscored_accuracy(found: dict[str, Any]) -> str:
-    """The first column, by which a run is called right, where it scores nothing that is shown above 0; else nothing. A run could not learn from it."""
+    """The first column, by which a run is called right, where it scores nothing that is shown above 0: no run could learn from it. Else nothing."""
     if not (found["columns"] and found["rows"]):
         return ""
     name: str = found["columns"][0]["name"]

@@ -25,10 +25,11 @@ def describe_reward_columns(columns: Any) -> str:
     """``rewards`` of a spec as one line; nothing for anything else."""
     if not (isinstance(columns, list) and columns and all(isinstance(column, dict) and "definition" in column for column in columns)):
         return ""
-    return "; ".join(
-        f"{column.get('name', '')}: {describe_stored_definition(column['definition'])} × {column.get('weight', 1):g}{', shadow' if column.get('shadow') else ''}"
-        for column in columns
-    )
+    said = []
+    for column in columns:
+        words = f"{column.get('name', '')}: {describe_stored_definition(column['definition'])} × {column.get('weight', 1):g}"
+        said.append(f"{words}, shadow" if column.get("shadow") else words)
+    return "; ".join(said)
 
 
 def describe_definition(definition: Any) -> str:
