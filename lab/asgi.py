@@ -13,6 +13,7 @@ from django.core.asgi import get_asgi_application
 from lab.lib.body_limit import BodyLimit
 from lab.lib.database_limits import DatabaseTroubleMiddleware, keep_short_scans_serial, limit_statements
 from lab.lib.garbage_collection import freeze_loaded
+from lab.lib.log_context import RequestContext
 from lab.lib.proxies import TrustedProxies
 from lab.lib.secret_key import refuse_weak
 
@@ -30,4 +31,4 @@ gc.enable()
 
 websocket = OwnOriginMiddleware(DatabaseTroubleMiddleware(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))))
 limited = BodyLimit(ProtocolTypeRouter({"http": http, "websocket": websocket}), settings.BODY_LIMITS, settings.BODY_LIMIT, is_admitted)
-application = TrustedProxies(limited, settings.PROXIES)
+application = RequestContext(TrustedProxies(limited, settings.PROXIES))

@@ -6,7 +6,10 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import after_setup_logger, after_setup_task_logger
+from django.conf import settings
 
+from lab.lib.json_log import JsonFormatter
+from lab.lib.log_context import ContextFilter
 from lab.lib.redaction import RedactionFilter
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lab.settings")  # Celery looks for it once, here; without it no task of an app is found
@@ -15,11 +18,14 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 
-def redact_logs(logger: logging.Logger, **more: Any) -> None:
+def set_up_log(logger: logging.Logger, **more: Any) -> None:
     """A worker's log goes through handlers of Celery's own, in the place of those of the settings."""
     for handler in logger.handlers:
         handler.addFilter(RedactionFilter())
+        handler.addFilter(ContextFilter())
+        if settings.LOG_FORMAT == "json":
+            handler.setFormatter(JsonFormatter())
 
 
 for signal in (after_setup_logger, after_setup_task_logger):
-    signal.connect(redact_logs, dispatch_uid="redaction")
+    signal.connect(set_up_log, dispatch_uid="log")

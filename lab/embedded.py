@@ -31,6 +31,7 @@ from redis.retry import Retry
 
 from lab.lib.child_environment import SERVICE, environment_for, restrict_environment
 from lab.lib.private_files import make_private_folder
+from lab.lib.processes import set_aside_large_log
 
 START_SECONDS = 20
 START_TRIES = 3  # PostgreSQL that recovers from a crash can take longer than the package waits
@@ -84,6 +85,8 @@ def start_postgres(folder: Path) -> str:
                 restrict_environment(SERVICE),
             ):  # the package reads what another process may be making for the first time
                 new = not (folder / "postgres" / "PG_VERSION").exists()
+                if not (folder / "postgres" / "postmaster.pid").exists():  # it runs for others: the log is in use
+                    set_aside_large_log(folder / "postgres" / "log")
                 server = get_server(folder / "postgres")
                 if new:
                     tune_postgres(server)
@@ -197,6 +200,7 @@ class EmbeddedRedis:
 
     def _launch(self) -> None:
         log = self.folder / "redis.log"
+        set_aside_large_log(log)
         options = ["--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700", "--dir", str(self.folder)]
         options += ["--save", "", "--appendonly", "no", "--logfile", str(log)]
         # its own session: Ctrl-C in the terminal must reach the lab, which stops Redis after everything that uses it

@@ -282,12 +282,15 @@ if TLS:  # a name that browsers take only from https, for this host alone: no ne
 SECURE_HSTS_SECONDS = env.int("LAB_HSTS_SECONDS", default=365 * 24 * 3600) if TLS else 0
 SECURE_SSL_REDIRECT = TLS and bool(PROXIES)  # without a proxy of ours that says so, nobody knows by which scheme a person came
 SECURE_REDIRECT_EXEMPT = [r"^health/(live|ready)?$", r"^metrics$"]  # asked past the proxy
+LOG_FORMAT = env.str("LAB_LOG_FORMAT", default="text")
+if LOG_FORMAT not in ("text", "json"):
+    raise ImproperlyConfigured(f"LAB_LOG_FORMAT {LOG_FORMAT!r} must be text or json")
 LOGGING = {  # Django's own, on the standard error, without secrets
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redacting": {"()": "lab.lib.redaction.RedactionFilter"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redacting"]}},
+    "filters": {"redacting": {"()": "lab.lib.redaction.RedactionFilter"}, "context": {"()": "lab.lib.log_context.ContextFilter"}},
+    "formatters": {"text": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}, "json": {"()": "lab.lib.json_log.JsonFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["redacting", "context"]}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "django": {"handlers": [], "level": "INFO"},

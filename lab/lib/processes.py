@@ -50,8 +50,7 @@ def start_child_process(name: str, command: list[str], folder: Path, environment
     """
     make_private_folder(folder)
     log = folder / f"{name}.log"
-    if log.exists() and log.stat().st_size > LOG_LIMIT:
-        log.replace(log.with_suffix(".log.1"))
+    set_aside_large_log(log)
     with open_private_log(log) as output:
         process = subprocess.Popen(
             command,
@@ -63,6 +62,12 @@ def start_child_process(name: str, command: list[str], folder: Path, environment
             preexec_fn=die_with_parent,
         )
     return ManagedProcess(name, process, log)
+
+
+def set_aside_large_log(log: Path) -> None:
+    """Renames a log of an earlier start that has grown beyond LOG_LIMIT to ``<name>.1``, in the place of an older one. Raises OSError."""
+    if log.exists() and log.stat().st_size > LOG_LIMIT:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def stop_child_processes(children: Iterable[ManagedProcess], grace: float) -> list[ManagedProcess]:

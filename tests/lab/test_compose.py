@@ -62,6 +62,7 @@ def test_every_service_has_a_health_check_and_comes_back(services: dict[str, dic
     for name, service in services.items():
         assert service["healthcheck"]["test"][0] == "CMD", name
         assert service["restart"] == "unless-stopped", name
+        assert service["logging"]["options"]["max-size"] == "20m", name
 
 
 def test_nothing_is_published_beyond_this_machine(services: dict[str, dict[str, Any]]) -> None:
@@ -181,7 +182,8 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
         return subprocess.run(command, env=env, capture_output=True, timeout=120, check=False).returncode == 0
 
     def begin(name: str) -> ManagedProcess:
-        children.append(start_child_process(name, natively(services[name], "run", port), tmp_path, environment_of(services[name], process_env)))
+        env = environment_of(services[name], process_env) | {"LAB_LOG_FORMAT": "json"}
+        children.append(start_child_process(name, natively(services[name], "run", port), tmp_path, env))
         return children[-1]
 
     try:
@@ -197,6 +199,13 @@ def test_the_web_service_and_a_worker_run_and_are_found_healthy(
         for child in children:
             child.process.terminate()
             assert child.process.wait(30) in (0, -15, 143), child.log.read_text()
+        requests = [json.loads(line) for line in web.log.read_text().splitlines() if line.startswith("{")]  # migrate and setup_link talk to people
+        asked = [line for line in requests if "GET /health/ready" in line["message"]]
+        assert asked
+        assert len({line["request"] for line in asked}) == len(asked)
+        leaving = "worker: Warm shutdown (MainProcess)"  # written past the log: Celery says it in a signal's handler
+        said = [json.loads(line) for line in worker.log.read_text().splitlines() if line not in ("", leaving)]
+        assert {"celery.apps.worker"} <= {line["logger"] for line in said}
     finally:
         for child in children:
             kill_tree(child.process.pid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -27,6 +26,7 @@ from pydantic import ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from lab.edges.api import limits, problems, tokens
 from lab.edges.api.problems import ApiProblem
+from lab.lib.log_context import choose_request_id, get_log_context
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import ApiToken, Membership, Team, User
@@ -35,7 +35,6 @@ from lab.teams.accounts.permissions import TABLE, explain_role_refusal, is_role_
 Query: Any = ninja.Query  # a parameter of the address; django-ninja types it as generic
 BODY = 2_000_000  # bytes of a request's body
 DEEPEST = 40  # levels of a body's objects and lists
-REQUEST_ID = re.compile(r"[-\w]{1,64}", re.ASCII)
 LINES = re.compile(
     r"/api/v1/(outside/runs/[^/]+/events|datasets/import|tasks/uploads)"
 )  # take lines and files instead of JSON, more than BODY (settings.BODY_LIMITS)
@@ -152,6 +151,7 @@ def authenticate_caller(request: HttpRequest) -> Caller:
     except Refusal as error:
         raise ApiProblem("token", str(error), headers={"WWW-Authenticate": f'{challenge["WWW-Authenticate"]}, error="invalid_token"'}) from None
     tokens.act_as(token)
+    get_log_context().team = str(token.team_id)
     rate = limits.count_token_request(str(token.pk))
     request.api_rate = rate  # type: ignore[attr-defined]
     if rate is not None and not rate.passed:
@@ -273,8 +273,7 @@ def guard_api_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
     @login_not_required
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        sent = request.headers.get("X-Request-Id", "")
-        request.api_id = sent if REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex  # type: ignore[attr-defined]
+        request.api_id = get_log_context().request or choose_request_id(request.headers.get("X-Request-Id", ""))  # type: ignore[attr-defined]
         try:
             refuse_at_the_door(request)
             response = view(request, *args, **kwargs)

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
 from lab.data.loop import human_reward
+from lab.lib.log_context import LogContext, use_log_context
 from lab.supervision.supervisor import logs, trainer_process
 from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
@@ -56,7 +57,9 @@ def run_supervisor(run_id: str, worker: str, argv: Sequence[str] | None = None) 
     if claimed is None:
         log.info("the message of run %s finds nothing to claim", run_id)
         return False
-    Supervisor(claimed[0], worker, claimed[1], argv).work()
+    run, owner = claimed
+    with use_log_context(LogContext(run=str(run.pk), team=str(run.team_id))):
+        Supervisor(run, worker, owner, argv).work()
     return True
 
 

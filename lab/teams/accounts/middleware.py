@@ -17,6 +17,7 @@ from django.shortcuts import redirect
 from django.urls import get_script_prefix, set_script_prefix
 from django.utils.functional import SimpleLazyObject
 
+from lab.lib.log_context import get_log_context
 from lab.teams.accounts.models import Membership, Team
 from lab.teams.accounts.permissions import OUTSIDE_TEAMS, PUBLIC, STAFF, explain_role_refusal, find_route_access, is_role_allowed
 from lab.teams.accounts.second_factor import STAFF_WORDS, closed_words, is_operator, needs_second_factor
@@ -109,6 +110,8 @@ class PermissionMiddleware:
             return self.closed(request, membership.team)
         if not is_role_allowed(membership.role, permission):
             return refuse_request(request, explain_role_refusal(permission, membership.role, membership.team.name))
+        context = get_log_context()
+        context.team, context.run = str(membership.team_id), str(kwargs.get("run_id", ""))
         return self.with_team(request, membership)
 
     def for_staff(self, request: HttpRequest) -> HttpResponse | None:

@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from lab.lib.half_restored import refuse_half_restored
 from lab.lib.health_watch import note_check
+from lab.lib.json_log import format_note
 from lab.lib.known_migrations import refuse_newer_database
 from lab.lib.refusals import Refusal
 from lab.lib.secret_key import refuse_weak
@@ -58,7 +59,7 @@ class Command(BaseCommand):
             os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
             os.environ["CUDA_VISIBLE_DEVICES"] = str(chosen.index)
             if gpu is None and len(gpus) > 1:
-                self.stdout.write(f"This machine has {len(gpus)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
+                self.say(f"This machine has {len(gpus)} GPUs; this worker uses the first. Start one for each: --gpu 0, --gpu 1, …")
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
@@ -67,10 +68,13 @@ class Command(BaseCommand):
             worker = register_worker(name or default_name(), queue_names(queues), str(chosen or "")[:100], chosen.memory if chosen else 0)
         except Refusal as error:
             raise CommandError(str(error), returncode=2) from None
-        self.stdout.write(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
-        self.stdout.flush()
+        self.say(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
         if code := serve_worker_queues(worker):
             raise SystemExit(code)
+
+    def say(self, text: str) -> None:
+        self.stdout.write(format_note(__name__, text) if settings.LOG_FORMAT == "json" else text)
+        self.stdout.flush()
 
 
 def choose_gpu(text: str | None, gpus: list[Gpu]) -> Gpu | None:
