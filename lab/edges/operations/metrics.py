@@ -80,7 +80,7 @@ def name_worker_state(worker: Any) -> str:
 
 def measure_workers() -> Iterator[GaugeMetricFamily]:
     """A worker that was killed stands here for a day."""
-    workers = list(Worker.objects.judged().annotate(unseen=Now() - F("seen_at")).order_by("name"))
+    workers: list[Any] = list(Worker.objects.judged().annotate(unseen=Now() - F("seen_at")).order_by("name"))
     states = Counter(name_worker_state(worker) for worker in workers)
     yield make_gauge("lab_workers", "Worker processes by state", "state", {state: states[state] for state in WORKER_STATES})
     unseen = {worker.name: worker.unseen.total_seconds() for worker in workers}
@@ -89,7 +89,7 @@ def measure_workers() -> Iterator[GaugeMetricFamily]:
 
 def measure_ingest() -> Iterator[GaugeMetricFamily]:
     """Spools are measured where this machine sees the run folders; where it does not, how long nothing was heard says as much."""
-    runs = list(Run.across_teams.filter(status__in=ACTIVE).only("pk", "ingested", "progress_at").annotate(silent=Now() - F("progress_at")))
+    runs: list[Any] = list(Run.across_teams.filter(status__in=ACTIVE).only("pk", "ingested", "progress_at").annotate(silent=Now() - F("progress_at")))
     behind = [max(0, machine_figures.measure_spool_size(run) - run.ingested) for run in runs]
     silent = [run.silent.total_seconds() for run in runs if run.silent is not None]
     yield GaugeMetricFamily("lab_ingest_lag_bytes", "Bytes of spools of active runs that are not in the database yet", sum(behind))
