@@ -16,34 +16,14 @@ handler404, handler500 = "lab.error_pages.page_not_found", "lab.error_pages.serv
 websocket_urlpatterns = [*run_sockets, *inbox_sockets, *playground_sockets, *branch_sockets]
 ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
-    *(
-        "rollouts.replay",
-        "rollouts.backtests",
-        "rollouts.doctor",
-        "labelling.labels",
-        "labelling.quality",
-        "data.datasets",
-        "data.tasks",
-        "data.loop",
-    ),
-    *(
-        "teams.people",
-        "teams.audit",
-        "data.projects",
-        "watching.usage",
-        "watching.queue",
-        "watching.alerts",
-        "watching.reports",
-        "models.policies",
-        "models.playground",
-        "models.branches",
-        "models.embeddings",
-        "models.bin",
-    ),
-    *("edges.operations", "edges.api"),
+    *("rollouts.replay", "rollouts.backtests", "rollouts.doctor"),
+    *("labelling.labels", "labelling.quality", "data.datasets", "data.tasks", "data.loop", "teams.people", "teams.audit", "data.projects"),
+    *("watching.usage", "watching.queue", "watching.alerts", "watching.reports"),
+    *("models.policies", "models.playground", "models.branches", "models.embeddings", "models.bin", "edges.operations"),
 )
 urlpatterns: list[URLPattern | URLResolver] = [
     path("csp-report/", receive_csp_report, name="csp-report"),
+    path("", include("lab.edges.api.urls")),  # before the pages: programs ask more often than people, and addresses are tried in turn
     path("", include("lab.teams.accounts.urls")),
     path("", include("lab.training.runs.urls")),
     path("ablations/", include("lab.training.ablations.urls")),

@@ -9,6 +9,7 @@ from typing import Any
 from django.test import Client
 from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
 
+from lab.teams.accounts.middleware import LAST_TEAM
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.urls import websocket_urlpatterns
 from tests.conftest import make_member
@@ -57,8 +58,13 @@ def make_people(team: Team, owner: User) -> dict[str, User | None]:
     return people | {"deactivated": gone}
 
 
-def client_of(user: User | None) -> Client:
+def client_of(user: User | None, team: Team | None = None) -> Client:
+    """Signed in; of somebody who has been in ``team`` before: where each request is taken back, each would write into the session that they are."""
     client = Client(raise_request_exception=False)
     if user is not None:
         client.force_login(user)
+        if team is not None:
+            session = client.session
+            session[LAST_TEAM] = team.slug
+            session.save()
     return client

@@ -13,7 +13,7 @@ from django.urls import reverse
 from lab.teams.accounts.models import Team, User
 from lab.teams.accounts.permissions import ACCOUNT, BEARER, PUBLIC, STAFF, TABLE, RouteAccess, find_route_access, is_role_allowed
 from tests.lab.cast import Cast, make_cast
-from tests.security.people import PEOPLE, Route, client_of, make_people, routes, sockets
+from tests.security.people import MEMBERS, PEOPLE, Route, client_of, make_people, routes, sockets
 
 METHODS = {"GET": "read", "POST": "write"}
 LEADS = frozenset({"researcher", "admin", "owner"})
@@ -98,7 +98,7 @@ def cast(team: Team, owner: User) -> Cast:
 
 @pytest.fixture
 def clients(team: Team, owner: User, cast: Cast) -> dict[str, Client]:
-    return {who: client_of(user) for who, user in make_people(team, owner).items()}
+    return {who: client_of(user, team if who in MEMBERS else None) for who, user in make_people(team, owner).items()}
 
 
 def ask(client: Client, method: str, url: str, data: dict[str, Any] | None = None) -> Any:

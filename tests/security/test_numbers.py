@@ -51,7 +51,7 @@ def find_names(client: Client, method: str, url: str) -> list[str]:
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_no_parameter_of_a_page_breaks_it(method: str, cast: Cast, team: Team, owner: User, caplog: Any) -> None:
     caplog.set_level(logging.CRITICAL)
-    client, wrong, walked = client_of(owner), [], 0
+    client, wrong, walked = client_of(owner, team), [], 0
     for route in routes():
         if (entry(route).read if method == "get" else entry(route).write) not in TABLE or not route.path(cast):
             continue
@@ -70,7 +70,7 @@ def test_no_parameter_of_a_page_breaks_it(method: str, cast: Cast, team: Team, o
 
 def test_no_number_in_a_path_breaks_a_page(cast: Cast, team: Team, owner: User, caplog: Any) -> None:
     caplog.set_level(logging.CRITICAL)
-    client, wrong, walked = client_of(owner), [], 0
+    client, wrong, walked = client_of(owner, team), [], 0
     for route in routes():
         if not {entry(route).read, entry(route).write} & set(TABLE) or not route.path(cast):
             continue

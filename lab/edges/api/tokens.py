@@ -115,6 +115,8 @@ def role_of(token: ApiToken) -> str:
 def record_token_use(token: ApiToken) -> None:
     """Remembers when and from where the token was used last, and once an hour tells the audit log."""
     now = timezone.now()
+    if token.last_used_at is not None and token.last_used_at >= now - WRITTEN:
+        return
     circumstances = get_circumstances()
     address = circumstances.request.META.get("REMOTE_ADDR") or None if circumstances.request else None
     stale = Q(last_used_at=None) | Q(last_used_at__lt=now - WRITTEN)

@@ -20,7 +20,7 @@ from lab.edges.api import openapi
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.accounts.permissions import is_role_allowed
 from tests.conftest import make_member
-from tests.lab.api.conftest import ApiClient, client_of
+from tests.lab.api.conftest import ApiClient, client_of, note_first_use
 from tests.lab.cast import Cast, make_cast
 
 load_all_checks()
@@ -66,7 +66,7 @@ def cast(team: Team, owner: User) -> Cast:
 @pytest.fixture
 def clients(team: Team, owner: User, cast: Cast) -> dict[str, ApiClient]:
     people = {role: make_member(f"{role}@schema.example.org", team, role) for role in Role if role != Role.OWNER}
-    return {role.value: client_of(team, person) for role, person in {**people, Role.OWNER: owner}.items()}
+    return {role.value: note_first_use(client_of(team, person)) for role, person in {**people, Role.OWNER: owner}.items()}
 
 
 def ids_of(cast: Cast) -> dict[str, Any]:

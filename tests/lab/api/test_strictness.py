@@ -17,7 +17,7 @@ from lab.edges.api.openapi import build_openapi_document
 from lab.teams.accounts.models import Team, User
 from lab.training.ablations.models import Ablation
 from tests.lab.api.bodies import bodies
-from tests.lab.api.conftest import ApiClient
+from tests.lab.api.conftest import ApiClient, note_first_use
 from tests.lab.cast import OBJECTS, PLAIN, Cast, make_cast
 
 pytestmark = pytest.mark.django_db
@@ -25,6 +25,11 @@ pytestmark = pytest.mark.django_db
 METHODS = ("get", "post", "put", "patch", "delete")
 DIGITS = "9" * 5000
 HOSTILE = (DIGITS, "9" * 20, "-1", "٣٣", "9" * 19, "1.5", "")
+
+
+@pytest.fixture
+def api(api: ApiClient) -> ApiClient:
+    return note_first_use(api)
 
 
 @pytest.fixture
