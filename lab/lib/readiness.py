@@ -7,10 +7,14 @@ another version of the lab, there is not a page to show. Without Redis there is:
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 import redis
@@ -84,11 +88,21 @@ def ask_database() -> dict[str, str]:
     parameters.pop("pool", None)
     usual = {"connect_timeout": int(SECONDS), "options": f"-c statement_timeout={round(SECONDS * 1000)}"}
     with psycopg.connect(**{**parameters, **usual, "autocommit": True}) as own:
+        limit = threading.Timer(SECONDS, hang_up, [own])  # the server's own limit does not reach us over a network that has gone away
+        limit.start()
         try:
             rows = own.execute("SELECT app || '.' || name FROM django_migrations").fetchall()
         except psycopg.errors.UndefinedTable:
             rows = []
+        finally:
+            limit.cancel()
     return {"database": OK, "migrations": compare_migrations({row[0] for row in rows})}
+
+
+def hang_up(own: psycopg.Connection[Any]) -> None:
+    """Ends what waits on the connection, in whatever thread, with an error."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(own.fileno())) as wire:
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 def compare_migrations(applied: set[str]) -> str:

@@ -2,6 +2,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +80,56 @@ def test_services_that_hang_are_waited_for_two_seconds_and_one_thread_each(
         assert "does not answer within 2 s" in response.json()["checks"]["redis"]
         assert not [secret for secret in SECRETS if secret in response.content.decode()]
     assert client.get("/health/live").status_code == 200
+
+
+@pytest.fixture
+def forgetful_server(db: None) -> Iterator[int]:
+    """A port that leads to the tests' database until the first query: it goes no further, and nothing comes back, as behind a cable that is cut."""
+    parameters = connections["default"].get_connection_params()
+    path = f"{parameters['host']}/.s.PGSQL.{parameters.get('port') or 5432}"
+    if not Path(path).exists():
+        pytest.skip("the tests' database has no socket in a folder")
+
+    opened: list[socket.socket] = []
+
+    def carry(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if b"django_migrations" not in data:
+                    target.sendall(data)
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, database = server.accept()[0], socket.socket(socket.AF_UNIX)
+                opened.extend([client, database])
+                database.connect(path)
+                for ends in ((client, database), (database, client)):
+                    threading.Thread(target=carry, args=ends, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        yield int(server.getsockname()[1])
+    for end in opened:  # the test database cannot be taken away while somebody is connected
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
+
+
+def test_a_database_behind_a_cut_cable_keeps_no_thread_and_is_asked_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch, forgetful_server: int
+) -> None:
+    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "SECONDS", 1.0)
+    with monkeypatch.context() as cut:
+        for name, value in {"HOST": "127.0.0.1", "PORT": str(forgetful_server)}.items():
+            cut.setitem(connections.settings["default"], name, value)
+        assert client.get("/health/ready").status_code == 503
+        asking = readiness.probe.checks[0].thread
+        assert asking is not None
+        asking.join(5)
+        assert not asking.is_alive()
+    assert client.get("/health/ready").json()["checks"]["database"] == "ok"
 
 
 def test_services_that_are_down_are_named_at_once_and_without_their_address(
