@@ -1,7 +1,7 @@
 """Pytest plugin: the longest files come first, so that processes which share the tests end together; ``--quick`` leaves out what takes long.
 
-Measured on 23, 25 and 26 November 2026 (docs/performance.md), longest first: above about 5 seconds of processor time, then above 2.5. A file that is in
-neither list is taken for a short one: add one that becomes long.
+Measured on 23, 25 and 26 November 2026 (docs/performance.md), longest first: above about 5 seconds of processor time, then above 2.5. A file that is
+in neither list is taken for a short one: add one that becomes long.
 """
 
 from pathlib import Path

@@ -44,7 +44,7 @@ def client_of(team: Team, user: User, *scopes: str) -> ApiClient:
 
 
 def note_first_use(client: ApiClient) -> ApiClient:
-    """Has the lab write down that the token is in use. Where a test takes each request back, each would be the first, with an entry in the audit log."""
+    """Has the lab write down that the token is in use: where a test takes each request back, each would be the first and have an audit entry."""
     assert client.ask("me").status_code == 200
     return client
 
