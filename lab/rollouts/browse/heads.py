@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from lab.rollouts.browse.address import Address
 from lab.rollouts.browse.columns import Column
+from lab.rollouts.browse.fields import COMPONENT
 
 ANY = "~"  # in the place of an order; what people write cannot stand behind "sort=", whose equals sign would be encoded
 UNNAMED = "(no name)"  # a reward function may be called by spaces alone
@@ -53,6 +54,7 @@ def render_column_heads(heads: Iterable[Head], pins: Mapping[str, str]) -> SafeS
 def render_head_cell(head: Head, place: int, page: str, pin: str) -> str:
     """One cell as HTML. ``page``, the address of the table, is escaped already."""
     column, label = head.column, f"<bdi>{escape(head.column.label.strip() or UNNAMED)}</bdi>"
+    pin += " of-reward" if column.name.startswith(COMPONENT) else ""  # a name that people write: it may be long, and parted anywhere
     title = f' title="{escape(column.help)}"' if column.help else ""
     if not head.url:
         return f'<th scope="col" class="{column.kind}{pin}"{title}>{label}</th>'
