@@ -69,7 +69,9 @@ class RepeatingThread(threading.Thread):
     def __init__(self, name: str, seconds: float, works: Mapping[str, Callable[[], None]]) -> None:
         super().__init__(name=name, daemon=True)
         self.seconds, self.works = seconds, works
-        self.wake, self.ended = threading.Event(), False
+        # Not an Event, whose lock a thread cannot take twice: of two SIGTERM at once the second interrupts the first's handler and waited for it.
+        self.woken = threading.Condition(threading.RLock())
+        self.awake, self.ended = False, False
         self.complained: dict[str, float] = {}
 
     def run(self) -> None:
@@ -77,8 +79,10 @@ class RepeatingThread(threading.Thread):
             for name, work in self.works.items():
                 if not self.ended:
                     self.call_work(name, work)
-            self.wake.wait(self.seconds)
-            self.wake.clear()
+            with self.woken:
+                if not self.awake:
+                    self.woken.wait(self.seconds)
+                self.awake = False
         connection.close()
 
     def call_work(self, name: str, work: Callable[[], None]) -> None:
@@ -93,12 +97,14 @@ class RepeatingThread(threading.Thread):
                 log.warning("%s failed and is tried again every %s s: %s", name, self.seconds, error, exc_info=not expected)
 
     def now(self) -> None:
-        """Calls at once instead of after the pause. Safe in a signal handler."""
-        self.wake.set()
+        """Calls at once instead of after the pause. Safe in a signal handler, also in one that interrupts another."""
+        with self.woken:
+            self.awake = True
+            self.woken.notify_all()
 
     def end(self) -> None:
         self.ended = True
-        self.wake.set()
+        self.now()
 
 
 class Heartbeat(RepeatingThread):
