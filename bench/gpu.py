@@ -187,6 +187,11 @@ def build_spec(trainer: str, size: Size, device: str, policy: Path, folder: Path
         "max_completion_length": size.completion,
     }
     training |= {"num_generations": 8, "prompts": 64} if trainer == "grpo" else {"max_length": size.completion + 64}
+    return assemble_spec(training, device, policy, folder)
+
+
+def assemble_spec(training: dict[str, Any], device: str, policy: Path, folder: Path, **more: Any) -> RunSpec:
+    """A run in bf16 from the folder ``policy``, without evaluation or checkpoints. ``more``: other parts of a spec."""
     return parse_spec(
         {
             "task": {"name": ShortWords.name},
@@ -197,8 +202,24 @@ def build_spec(trainer: str, size: Size, device: str, policy: Path, folder: Path
             "device": device,
             "precision": "bf16",
             "output": str(folder),
+            **more,
         }
     )
+
+
+def open_attempt(spec: RunSpec, policy: Path, folder: Path) -> tuple[Attempt, SpoolWriter]:
+    """The attempt with its policy loaded, the peak of the device's memory counted from here on, and its spool, to be closed when it has trained."""
+    writer = SpoolWriter(folder / SPOOL)
+    if spec.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    return Attempt(spec, folder, ShortWords(), loading.load_policy(policy, spec), Reporter(writer, 1), StopRequest(folder, None)), writer
+
+
+def free_memory(device: str) -> None:
+    """Of what has trained: it made the next training slower, and counts to its peak."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def build_pairs(batch: int) -> list[dict[str, Any]]:
@@ -235,12 +256,9 @@ def build_trainer(attempt: Attempt, rows: list[Any], telemetry: bool) -> Any:
 def run_round(trainer: str, telemetry: bool, size: Size, device: str, policy: Path, scratch: Path) -> Round:
     folder = Path(tempfile.mkdtemp(dir=scratch))
     spec = build_spec(trainer, size, device, policy, folder)
-    writer = SpoolWriter(folder / SPOOL)
-    attempt = Attempt(spec, folder, ShortWords(), loading.load_policy(policy, spec), Reporter(writer, 1), StopRequest(folder, None))
+    attempt, writer = open_attempt(spec, policy, folder)
     rows: list[Any] = attempt.task.examples("train", 64, 0, "easy") if trainer == "grpo" else build_pairs(size.batch[trainer])
     place = attempt.policy.device
-    if place.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(place)
     made = build_trainer(attempt, rows, telemetry)
     times, heard = StepTimes(place), LossWatch()
     made.remove_callback(PrinterCallback)
@@ -287,9 +305,7 @@ def measure_trainer(trainer: str, size: Size, device: str, policy: Path, scratch
     for number in range(count):
         for telemetry in (False, True) if number % 2 == 0 else (True, False):
             rounds[telemetry].append(run_round(trainer, telemetry, size, device, policy, scratch))
-            gc.collect()  # what a round leaves behind made the next one slower
-            if device == "cuda":
-                torch.cuda.empty_cache()
+            free_memory(device)
     bare, ours = ([step for one in rounds[side] for step in one.seconds[WARM_UP:]] for side in (False, True))
     last, judged = rounds[True][-1], device == "cuda" and size.shape is FULL.shape
     ratio = round(statistics.median(ours) / statistics.median(bare), 4)

@@ -12,7 +12,6 @@ may be. Cases that need a package which is not installed are told and left out.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import sys
 import tempfile
@@ -25,22 +24,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from gpu import Figures, ShortWords, write_tokenizer
+from gpu import Figures, assemble_spec, free_memory, open_attempt, write_tokenizer
 from transformers import PrinterCallback, Qwen3Config, Qwen3ForCausalLM
 
 from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.sft import SFTAdapter
 from trainers.attempt import memory, train
-from trainers.attempt.context import Attempt
-from trainers.attempt.report import Reporter
-from trainers.attempt.stop import StopRequest
 from trainers.contract.machine import PACKAGES
 from trainers.contract.memory import MemoryPart
-from trainers.contract.spec import RunSpec, parse_spec
-from trainers.contract.spool import SPOOL, SpoolWriter
+from trainers.contract.spec import RunSpec
 from trainers.methods import stack as stacks
-from trainers.policies import loading
+from trainers.tasks.base import Task
 
 STEPS = 2
 LENGTH, COMPLETION, CONTEXT = 512, 128, 1024  # tokens: of a pair's or a demonstration's sequence, of a sampled completion, of what the model reads
@@ -115,22 +110,10 @@ def build_spec(case: Case, device: str, policy: Path, folder: Path) -> RunSpec:
         training |= {"num_generations": 8, "prompts": 64, "max_completion_length": COMPLETION}
     else:
         training |= {"max_length": LENGTH}
-    return parse_spec(
-        {
-            "task": {"name": ShortWords.name},
-            "policy": {"kind": "folder", "path": str(policy)},
-            "training": training | case.training,
-            "evaluation": {"prompts": 0},
-            "limits": {"save_every": 10**6},
-            "device": device,
-            "precision": "bf16",
-            "output": str(folder),
-            **case.more,
-        }
-    )
+    return assemble_spec(training | case.training, device, policy, folder, **case.more)
 
 
-def build_rows(trainer: str, task: ShortWords) -> list[Any]:
+def build_rows(trainer: str, task: Task) -> list[Any]:
     """More words than a sequence has room for, so that each is cut at its limit."""
     if trainer == "grpo":
         return task.examples("train", 64, 0, "easy")
@@ -145,12 +128,8 @@ def build_rows(trainer: str, task: ShortWords) -> list[Any]:
 def measure_case(case: Case, device: str, policy: Path, scratch: Path) -> tuple[list[MemoryPart], int]:
     """The parts of the estimate, its total last, and the peak in bytes."""
     folder = Path(tempfile.mkdtemp(dir=scratch))
-    spec = build_spec(case, device, policy, folder)
-    writer = SpoolWriter(folder / SPOOL)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    attempt = Attempt(spec, folder, ShortWords(), loading.load_policy(policy, spec), Reporter(writer, 1), StopRequest(folder, None))
-    rows = build_rows(case.trainer, ShortWords())
+    attempt, writer = open_attempt(build_spec(case, device, policy, folder), policy, folder)
+    rows = build_rows(case.trainer, attempt.task)
     adapter: Any = {"sft": SFTAdapter, "dpo": DPOAdapter, "grpo": GRPOAdapter}[case.trainer]
     trainer = adapter(attempt, rows, None, stacks.of_attempt(attempt))
     trainer.remove_callback(PrinterCallback)
@@ -169,9 +148,7 @@ def report_case(case: Case, device: str, policy: Path, scratch: Path, figures: F
         figures.add(case.name, str(error).split(". ")[0], "", "fits", ok=False)
         return
     finally:
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
+        free_memory(device)
     total = parts[-1]
     ok = total.low / 2 <= peak <= total.high if device == "cuda" else None
     bound = f"estimate {total.low / 2**30:.2f} to {total.high / 2**30:.2f}"
