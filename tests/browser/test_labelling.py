@@ -260,6 +260,7 @@ def test_an_answer_that_waits_is_sent_by_the_next_visit(visit: Visit, team: Team
     queue = pair_queue(team, 2)
     page = visit(ann, queue)
     first = shown(page)
+    page.wait_for_load_state("networkidle")
     page.route("**/submit/", lambda route: route.abort())
     press(page, "1", "Enter")
     expect(page.locator("[data-offline]")).to_be_visible()

@@ -46,9 +46,11 @@ def ensure_cold_start(task: str = "mini_gsm") -> Path:
 
 def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
     """A small run: 2 prompts x 4 answers a step for GRPO, no evaluation, nothing saved before the end. Dotted names reach inside."""
+    # A GPU samples other answers than a CPU: of 16 prompts some group has answers of different rewards.
+    rows = 8 if DEVICE == "cpu" else 64
     small: dict[str, dict[str, Any]] = {
-        "grpo": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
-        "rloo": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
+        "grpo": {"per_device_train_batch_size": rows, "num_generations": 4, "prompts": 64, "max_steps": 4},
+        "rloo": {"per_device_train_batch_size": rows, "num_generations": 4, "prompts": 64, "max_steps": 4},
         "sft": {"per_device_train_batch_size": 8, "demonstrations": 64, "max_steps": 4},
         "dpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "orpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
