@@ -24,7 +24,7 @@ SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as 
 
 def digest_case(case: Case) -> str:
     """16 hexadecimal digits; another one whenever the code behind a case's numbers is another."""
-    covered = covered_names(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
+    covered = find_covered_names(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
     text = "\n".join(sorted(code_of(source_of(module), names) for module, names in covered.items()))  # whatever the modules are called
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -32,22 +32,22 @@ def digest_case(case: Case) -> str:
 Names = frozenset[str] | None  # of a module's definitions; None: all
 
 
-def covered_names(case: str, method: str) -> dict[str, Names]:
+def find_covered_names(case: str, method: str) -> dict[str, Names]:
     """Module → what of it counts."""
     helpers, waiting = set[str](), [case]
     while waiting:
         module = waiting.pop()
         if module not in helpers | WORDS:
             helpers.add(module)
-            waiting += [name for name, _ in imported_names(module) if name.startswith("bench.")]
+            waiting += [name for name, _ in find_imported_names(module) if name.startswith("bench.")]
     covered = dict[str, Names](dict.fromkeys({*helpers, method}))
-    for module, names in (*imported_names(case), *imported_names(method)):
+    for module, names in (*find_imported_names(case), *find_imported_names(method)):
         known = covered.get(module, frozenset())
         covered[module] = None if names is None or known is None else known | names
     return {module: covered[module] for module in sorted(covered) if module not in WORDS}
 
 
-def imported_names(module: str) -> Iterator[tuple[str, Names]]:
+def find_imported_names(module: str) -> Iterator[tuple[str, Names]]:
     """Modules of the project that a module imports, also inside its functions, and the names it takes; what is imported for types is not used."""
     for top in ast.parse(source_of(module)).body:
         for node in [] if isinstance(top, ast.If) else ast.walk(top):

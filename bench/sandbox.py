@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--programs", type=int, default=200, help="programs each way (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
-    result = measure(options.programs)
+    result = measure_programs(options.programs)
     print(probe_sandbox().explain())
     for name, value in result.items():
         print(f"{name}: {value}")
@@ -46,7 +46,7 @@ def main() -> int:
     return 0 if result["ok"] else 1
 
 
-def measure(programs: int) -> dict[str, Any]:
+def measure_programs(programs: int) -> dict[str, Any]:
     with Sandbox() as sandbox:
         first = time_action(lambda: run_in_sandbox(sandbox))
         ways: dict[str, Callable[[], None]] = {
@@ -61,10 +61,10 @@ def measure(programs: int) -> dict[str, Any]:
                 times[name].append(time_action(action))
         processor = {}
         for name in ("sandbox_ms", "subprocess_ms"):
-            began = processor_time(sandbox)
+            began = read_processor_time(sandbox)
             for _ in range(programs):
                 ways[name]()
-            processor[f"processor_{name}"] = round((processor_time(sandbox) - began) * 1000 / programs, 2)
+            processor[f"processor_{name}"] = round((read_processor_time(sandbox) - began) * 1000 / programs, 2)
     times["call_of_a_batch_ms"] = [value / CALLS for value in times["call_of_a_batch_ms"]]
     medians = {name: round(statistics.median(values), 3) for name, values in times.items()}
     best = {f"best_{name}": round(min(values), 3) for name, values in times.items()}
@@ -81,7 +81,7 @@ def time_action(action: Callable[[], None]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def processor_time(sandbox: Sandbox) -> float:
+def read_processor_time(sandbox: Sandbox) -> float:
     """Seconds so far, those of ended forks and processes included."""
     assert sandbox.server.process is not None
     fields = Path(f"/proc/{sandbox.server.process.pid}/stat").read_text().rpartition(")")[2].split()

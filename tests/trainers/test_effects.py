@@ -9,7 +9,7 @@ import pytest
 
 from bench import effect_digest, effects
 from bench.effect_cases import Case, Pairs, Quantity, tiny
-from bench.effect_digest import code_of, covered_names, digest_case
+from bench.effect_digest import code_of, digest_case, find_covered_names
 from bench.effect_statistics import Difference, adjust_holm, judge_difference, paired_difference, results_of
 from bench.effects_report import render_report
 from bench.equal_tokens import values_at_equal_tokens
@@ -68,7 +68,7 @@ def test_what_a_method_pays_for_is_never_all_that_is_measured() -> None:
 
 
 def test_the_digest_covers_what_case_and_method_import_and_the_cases_helpers() -> None:
-    modules = covered_names("bench.effect_cases.canon", CANON)
+    modules = find_covered_names("bench.effect_cases.canon", CANON)
     assert {
         CANON,
         "bench.effect_cases.canon",
@@ -77,8 +77,8 @@ def test_the_digest_covers_what_case_and_method_import_and_the_cases_helpers() -
         "trainers.maths.advantages",
         "trainers.methods.base",
     } <= set(modules)
-    assert "bench.effect_cases.tiny" in covered_names("bench.effect_cases.farl", "trainers.methods.tokens.farl")
-    assert "trainers.attempt.train" not in covered_names(
+    assert "bench.effect_cases.tiny" in find_covered_names("bench.effect_cases.farl", "trainers.methods.tokens.farl")
+    assert "trainers.attempt.train" not in find_covered_names(
         "bench.effect_cases.farl", "trainers.methods.tokens.farl"
     )  # what a helper imports does not count
 

@@ -87,13 +87,13 @@ def test_gold_is_the_demonstration_or_a_reference_that_gets_the_full_reward(tmp_
     task = load(write_task(tmp_path, [{"prompt": "a", "reference": "1"}, {"prompt": "b", "reference": "2", "demonstration": "It is 2."}]))
     golds = {example.prompt[-1].content: task.gold(example) for example in task.examples("train", 2, 0, "all")}
     assert golds == {"a": "1", "b": "It is 2."}
-    assert [example.prompt[-1].content for example in task.demonstrated(3, 0, "all")] == ["b", "b", "b"]  # written ones before references
+    assert [example.prompt[-1].content for example in task.draw_demonstrations(3, 0, "all")] == ["b", "b", "b"]  # written ones before references
     tags = {"name": "form", "definition": {"kind": "library", "function": "tags"}}
     none = load(write_task(tmp_path, sums(), rewards=[ACCURACY, tags]))
     with pytest.raises(LookupError, match="no demonstration"):
         none.gold(none.examples("train", 1, 0, "all")[0])
     with pytest.raises(LookupError, match="no row of task 'Sums' has a demonstration"):
-        none.demonstrated(1, 0, "all")
+        none.draw_demonstrations(1, 0, "all")
 
 
 @pytest.mark.parametrize(

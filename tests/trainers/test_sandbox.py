@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainers.sandbox import MODULES, ProgramLimits, Sandbox, SandboxUnavailable, client, probe, probe_sandbox, sandbox, shared_sandbox, syscalls
+from trainers.sandbox import MODULES, ProgramLimits, Sandbox, SandboxUnavailable, client, get_shared_sandbox, probe, probe_sandbox, sandbox, syscalls
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ProgramLimits(seconds=0.2)
@@ -240,7 +240,7 @@ def test_a_jail_that_does_not_hold_is_found_out_before_any_program_runs(monkeypa
 
 
 def test_one_sandbox_is_shared_by_the_process() -> None:
-    assert shared_sandbox() is shared_sandbox()
+    assert get_shared_sandbox() is get_shared_sandbox()
 
 
 @pytest.mark.parametrize(("header", "column"), [("x86_64-linux-gnu/asm/unistd_64.h", 0), ("asm-generic/unistd.h", 1)])

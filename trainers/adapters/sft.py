@@ -97,5 +97,5 @@ def build_demonstrations(task: Task, count: int, seed: int, difficulty: str) -> 
             "prompt": as_rows(example.prompt),
             "completion": [{"role": "assistant", "content": task.demonstration(example, rng)}],
         }
-        for example in task.demonstrated(count, seed, difficulty)
+        for example in task.draw_demonstrations(count, seed, difficulty)
     ]

@@ -26,7 +26,7 @@ PROBED = 64  # prompts whose lengths are looked at
 
 
 @contextmanager
-def reported_memory(attempt: Attempt, rows: Sequence[Any]) -> Iterator[None]:
+def report_memory(attempt: Attempt, rows: Sequence[Any]) -> Iterator[None]:
     """Says what training is estimated to take, and afterwards, however it ends, what it took. ``rows``: what the run trains on."""
     estimate = estimate_attempt_memory(attempt, rows)
     device = attempt.policy.device

@@ -11,7 +11,7 @@ from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import TinyPolicy
 from trainers.policies import loading as policies
 from trainers.policies import tiny
-from trainers.policies.checks import as_teachers
+from trainers.policies.checks import move_problems_to_teacher
 
 
 def load_teacher(attempt: Attempt) -> Any:
@@ -24,7 +24,7 @@ def load_teacher(attempt: Attempt) -> Any:
             model = policies.load_model(folder, torch.bfloat16 if policy.bf16 else torch.float32)
             vocabulary = policies.load_tokenizer(folder).get_vocab()
     except SpecError as error:
-        raise SpecError(as_teachers(error.problems)) from error
+        raise SpecError(move_problems_to_teacher(error.problems)) from error
     if vocabulary != policy.tokenizer.get_vocab():  # its distribution is compared with the policy's, token by token
         fix = "use a teacher of the same family of models as the policy"
         raise SpecError([Problem("teacher", str(folder), "its tokenizer has other tokens than the policy's", fix)])

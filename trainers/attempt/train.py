@@ -45,7 +45,7 @@ from trainers.attempt.edits import Edits
 from trainers.attempt.environment import describe_environment
 from trainers.attempt.evaluate import HeldOut, measured_before_training
 from trainers.attempt.inputs import describe_inputs
-from trainers.attempt.memory import reported_memory
+from trainers.attempt.memory import report_memory
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.checks.machine_needs import find_machine_problems
@@ -152,7 +152,7 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
         heldout.measure(trainer.model, 0)
         stop.check()
-    with reported_memory(attempt, rows):
+    with report_memory(attempt, rows):
         train_remaining_steps(trainer, resume)
 
     done = int(trainer.state.global_step)

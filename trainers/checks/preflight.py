@@ -183,7 +183,7 @@ def check_splits(spec: RunSpec, task: Task, report: PreflightReport) -> bool:
     if not cold and not (isinstance(spec.training, Demonstrated) and spec.dataset is None):
         return True
     try:
-        task.demonstrated(1, spec.seed, spec.task.difficulty)
+        task.draw_demonstrations(1, spec.seed, spec.task.difficulty)
     except LookupError as error:
         fix = (
             "map a column of demonstrations in the task, or start from a model without a cold start"
@@ -249,7 +249,7 @@ def draw_examples(spec: RunSpec, task: Task, rows: list[datasets.Row] | None) ->
     """Examples of the run: its dataset's, else the task's."""
     if rows is not None and isinstance(spec.training, Rollouts):
         return datasets.examples_from_rows(rows[:PROBED])
-    draw = task.demonstrated if isinstance(spec.training, Demonstrated) and spec.dataset is None else partial(task.examples, "train")
+    draw = task.draw_demonstrations if isinstance(spec.training, Demonstrated) and spec.dataset is None else partial(task.examples, "train")
     return draw(PROBED, spec.seed, spec.task.difficulty)
 
 

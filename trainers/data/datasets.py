@@ -174,7 +174,7 @@ def row_of(raw: Any, trainer: str) -> Row:
     if trainer == "kto" and "completions" in raw:
         raw = whole_answer(raw)
     if trainer == "sft" and raw.get(COMPLETION) is None and {"chosen", "rejected"} <= raw.keys():
-        raw = preferred_answer(raw)
+        raw = take_preferred_answer(raw)
     for column in COLUMNS[trainer]:
         if raw.get(column) is None:
             raise BrokenRow(explain_missing_column(column, raw, trainer))
@@ -218,7 +218,7 @@ def whole_answer(raw: Row) -> Row:
     return {**others, COMPLETION: "\n".join(step.strip("\n") for step in steps), "label": all(label_of(one) for one in labels)}
 
 
-def preferred_answer(raw: Row) -> Row:
+def take_preferred_answer(raw: Row) -> Row:
     """A preference pair as a demonstration: its chosen answer, so that one file does for SFT and for DPO after it."""
     others = {name: value for name, value in raw.items() if name not in ("chosen", "rejected", "rejected_spans", "chosen_spans", *NUMBERS)}
     spans = {"completion_spans": raw["chosen_spans"]} if raw.get("chosen_spans") else {}

@@ -29,11 +29,11 @@ def check_teacher(teacher: Policy, problems: list[Problem], warnings: list[Probl
     """Adds what is wrong with the policy to learn from, as ``check_policy`` does for the one to train."""
     folder = inspect_policy(teacher)
     if folder is not None:
-        problems += as_teachers(folder.problems)
-        warnings += as_teachers(folder.warnings)
+        problems += move_problems_to_teacher(folder.problems)
+        warnings += move_problems_to_teacher(folder.warnings)
 
 
-def as_teachers(problems: Iterable[Problem]) -> list[Problem]:
+def move_problems_to_teacher(problems: Iterable[Problem]) -> list[Problem]:
     """Problems with a policy as problems with the teacher that it is."""
     return [replace(problem, field=problem.field.replace("policy", "teacher", 1)) for problem in problems]
 

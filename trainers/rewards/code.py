@@ -23,14 +23,14 @@ class CodeScorer:
 
     def score_batch(self, rows: Rows) -> list[Score]:
         """The source is run once for the batch; a row on which it fails has no score and the reason. Raises RewardFailed without a sandbox."""
-        from trainers.sandbox import SandboxUnavailable, shared_sandbox
+        from trainers.sandbox import SandboxUnavailable, get_shared_sandbox
 
         if not rows:
             return []
         calls = [{"completion": text, "reference": example.reference, "data": example.data} for text, example in rows]
         began = time.perf_counter()
         try:
-            results = shared_sandbox().call_function_many(self.source, FUNCTION, calls)
+            results = get_shared_sandbox().call_function_many(self.source, FUNCTION, calls)
         except SandboxUnavailable as error:
             raise RewardFailed(f"code cannot be run on this machine: {error}") from error
         except (TypeError, ValueError) as error:  # a row whose data is too large or no JSON

@@ -53,7 +53,7 @@ class MathVerify(RewardFunction):
             return 0.0
         if chosen.answer == "whole":  # math-verify takes no <answer>7</answer> for a 7, and a gate by tags asks for just that
             answer = (find_last_tag(answer) or "").strip() or answer
-        asked = {"gold": as_formula(reference), "answer": as_formula(answer[-LONGEST:])}
+        asked = {"gold": mark_formula(reference), "answer": mark_formula(answer[-LONGEST:])}
         said = self.compare(asked | {"seconds": chosen.seconds, "places": chosen.places, "strict": chosen.strict})
         if said.get("late"):
             self.counted["timeouts"] += 1
@@ -83,7 +83,7 @@ class MathVerify(RewardFunction):
         self.child.close()
 
 
-def as_formula(text: str) -> str:
+def mark_formula(text: str) -> str:
     """A formula without the signs by which math-verify finds formulas gets them; what has words is searched as it is."""
     bare = not any(sign in text for sign in SIGNS) and not WORD.search(COMMAND.sub(" ", text))
     return f"${text}$" if bare else text

@@ -34,7 +34,7 @@ def read_code(answer: str | None) -> str:
 
 def score_in_sandbox(rows: Rows, score: Callable[[str, Example], float | None]) -> list[Score]:
     """As many rows at once as the sandbox runs forks. Raises RewardFailed on a machine without a sandbox."""
-    from trainers.sandbox import SandboxUnavailable, shared_sandbox
+    from trainers.sandbox import SandboxUnavailable, get_shared_sandbox
 
     def score_row(text: str, example: Example) -> float | None:
         try:
@@ -42,7 +42,7 @@ def score_in_sandbox(rows: Rows, score: Callable[[str, Example], float | None]) 
         except SandboxUnavailable as error:
             raise RewardFailed(f"code cannot be run on this machine: {error}") from error
 
-    with ThreadPoolExecutor(shared_sandbox().at_once) as threads:
+    with ThreadPoolExecutor(get_shared_sandbox().at_once) as threads:
         return [score for [score] in threads.map(lambda row: score_each([row], score_row), rows)]
 
 

@@ -132,7 +132,7 @@ def score_request(scorers: KeptScorers, request: ScoringRequest) -> dict[str, An
     began = time.perf_counter()
     rows = [(row.completion, make_example(row)) for row in request.rows]
     try:
-        with time_limit(request.seconds):
+        with limit_time(request.seconds):
             scorer = scorers.get(request)
             scores = scorer.score_batch(rows)
     except OutOfTime:
@@ -150,7 +150,7 @@ def make_example(row: ScoredRow) -> Example:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def limit_time(seconds: float) -> Iterator[None]:
     """Raises OutOfTime inside after so long. In the main thread only."""
 
     def end(number: int, frame: Any) -> None:

@@ -80,7 +80,7 @@ class SqlResult(RewardFunction):
         return known
 
     def run(self, setup: str, query: str) -> Any:
-        from trainers.sandbox import shared_sandbox
+        from trainers.sandbox import get_shared_sandbox
 
         chosen: SqlResultParameters = self.parameters
-        return shared_sandbox().run_sql(setup, query, build_limits(chosen.seconds, chosen.memory), chosen.most_rows)
+        return get_shared_sandbox().run_sql(setup, query, build_limits(chosen.seconds, chosen.memory), chosen.most_rows)

@@ -51,7 +51,7 @@ class UnitTests(RewardFunction):
         return score_in_sandbox(rows, self.score)
 
     def score(self, text: str, example: Example) -> float | None:
-        from trainers.sandbox import shared_sandbox
+        from trainers.sandbox import get_shared_sandbox
 
         chosen: UnitTestsParameters = self.parameters
         tests = self.read_tests(example)
@@ -60,10 +60,10 @@ class UnitTests(RewardFunction):
             return 0.0
         limits = build_limits(chosen.seconds, chosen.memory)
         if chosen.kind == "programs":
-            report = shared_sandbox().run_io_tests(code, [(given, printed) for given, printed in tests], limits)
+            report = get_shared_sandbox().run_io_tests(code, [(given, printed) for given, printed in tests], limits)
         else:
             setup = str(example.data.get(chosen.setup) or "") if chosen.setup else ""
-            report = shared_sandbox().run_tests(code, tests, setup=setup, limits=limits, total_seconds=chosen.total_seconds)
+            report = get_shared_sandbox().run_tests(code, tests, setup=setup, limits=limits, total_seconds=chosen.total_seconds)
         return report.share if chosen.grade == "share" else float(report.passed == len(tests))
 
     def read_tests(self, example: Example) -> list[Any]:

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from trainers.sandbox.modules import ANSWER, TESTS, new_module, run_source
+from trainers.sandbox.modules import ANSWER, TESTS, make_module, run_source
 from trainers.sandbox.programs import SAID, Frames, Reporter, TimeIsUp, TooMuchOutput, describe_exception
 from trainers.sandbox.results import MODULES
 from trainers.sandbox.values import decode_value, encode_value
@@ -78,7 +78,7 @@ def run_answer(request: dict[str, Any], frames: Frames, channel: int) -> None:
         return {"object": len(objects) - 1}
 
     reporter = Reporter(frames, request["limits"], keep_output=False)
-    namespace = new_module(ANSWER)
+    namespace = make_module(ANSWER)
     loaded = reporter.run_action(lambda: run_source(request["source"], namespace, "<program>"))
     if loaded["outcome"] != "ok":
         return lines.send({"failed": loaded["error"] or loaded["outcome"], "verdict": "timeout" if loaded["outcome"] == "timeout" else "error"})
@@ -228,10 +228,10 @@ class Remote:
         return float(self._answer.ask(self._number, "float"))
 
     def __str__(self) -> str:
-        return plain_text(self._answer.ask(self._number, "text"))
+        return require_text(self._answer.ask(self._number, "text"))
 
     def __repr__(self) -> str:
-        return plain_text(self._answer.ask(self._number, "shown"))
+        return require_text(self._answer.ask(self._number, "shown"))
 
     def __hash__(self) -> int:
         return self._number
@@ -244,7 +244,7 @@ class Remote:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = refuse_comparison
 
 
-def plain_text(value: Any) -> str:
+def require_text(value: Any) -> str:
     if type(value) is not str:
         raise AnswerFailed("the answer's text is none")
     return value
@@ -265,7 +265,7 @@ add_arithmetic()
 def run_answer_tests(request: dict[str, Any], frames: Frames, channel: int) -> None:
     """The tests' half. Reports the load, then each test; it ends early after a test that timed out or lost the answer: the rest gets new forks."""
     reporter, answer = Reporter(frames, request["limits"], keep_output=False), Answer(channel)
-    namespace = new_module(TESTS)
+    namespace = make_module(TESTS)
 
     def load() -> None:
         wanted = request["names"]

@@ -196,15 +196,15 @@ class ServerProcess:
         with self.lock:
             for attempt in range(2):
                 try:
-                    socket.send_fds(self.running(), [message], descriptors)
+                    socket.send_fds(self.get_channel(), [message], descriptors)
                     return
                 except OSError:
                     self.forget()
                     if attempt:
                         raise SandboxUnavailable("the sandbox's server ends whenever it is asked; is this machine out of memory?") from None
 
-    def running(self) -> socket.socket:
-        """Needs the lock."""
+    def get_channel(self) -> socket.socket:
+        """To the server, which is started where there is none. Needs the lock. Raises SandboxUnavailable."""
         if self.channel is not None and self.process is not None and self.started_by == os.getpid() and self.process.poll() is None:
             return self.channel
         self.forget()

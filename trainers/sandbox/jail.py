@@ -12,7 +12,7 @@ import resource
 import signal
 from dataclasses import dataclass
 
-from trainers.sandbox.syscalls import CLOSE_RANGE, LANDLOCK_CREATE, LANDLOCK_RESTRICT, Filter, build_filter, number_of_call
+from trainers.sandbox.syscalls import CLOSE_RANGE, LANDLOCK_CREATE, LANDLOCK_RESTRICT, Filter, build_filter, find_call_number
 
 RESULT, CHANNEL = 3, 4  # the descriptors of a program: where its result goes, and the way to the other half of a test
 LAST_DESCRIPTOR = 0xFFFFFFFF
@@ -96,7 +96,7 @@ def enter_jail(plan: JailPlan, result: int, channel: int | None, memory: int, cp
     call_kernel("landlock_restrict_self", LANDLOCK_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     os.close(ruleset)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # last: the ruleset was a descriptor
-    number = number_of_call("seccomp")
+    number = find_call_number("seccomp")
     call_kernel("seccomp", number, ctypes.c_uint(SET_MODE_FILTER), ctypes.c_uint(0), ctypes.byref(plan.filter))
 
 
@@ -111,7 +111,7 @@ def keep_descriptors(result: int, channel: int | None) -> None:
 def drop_capabilities() -> None:
     """Of root, too: without capabilities it is a user like others."""
     header, none = CapabilityHeader(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
-    call_kernel("capset", number_of_call("capset"), ctypes.byref(header), none)
+    call_kernel("capset", find_call_number("capset"), ctypes.byref(header), none)
 
 
 def set_limits(memory: int, cpu_seconds: int) -> None:

@@ -58,7 +58,7 @@ def offer_modules() -> None:
     sys.argv = ["program"]
 
 
-def new_module(name: str) -> dict[str, Any]:
+def make_module(name: str) -> dict[str, Any]:
     """The namespace of a module that others find by its name, as dataclasses and enumerations do."""
     module = types.ModuleType(name)
     sys.modules[name] = module

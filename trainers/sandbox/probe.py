@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from trainers.sandbox.syscalls import AUDIT_ARCHITECTURES, LANDLOCK_CREATE, REFUSE, number_of_call
+from trainers.sandbox.syscalls import AUDIT_ARCHITECTURES, LANDLOCK_CREATE, REFUSE, find_call_number
 
 LANDLOCK_VERSION = 1  # flag of landlock_create_ruleset: say the ABI
 GET_ACTION_AVAILABLE = 2  # operation of seccomp
@@ -83,7 +83,7 @@ def ask_landlock_abi() -> int:
 
 def ask_seccomp() -> bool:
     action = ctypes.c_uint32(ERRNO_ACTION)
-    call = ctypes.c_long(number_of_call("seccomp"))
+    call = ctypes.c_long(find_call_number("seccomp"))
     return int(ctypes.CDLL(None).syscall(call, ctypes.c_uint(GET_ACTION_AVAILABLE), ctypes.c_uint(0), ctypes.byref(action))) == 0
 
 

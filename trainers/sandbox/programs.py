@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from trainers.sandbox.modules import FUNCTIONS, PROGRAM, new_module, run_source
+from trainers.sandbox.modules import FUNCTIONS, PROGRAM, make_module, run_source
 from trainers.sandbox.protocol import FRAME
 from trainers.sandbox.values import encode_value
 
@@ -75,7 +75,7 @@ class CountedOutput(io.RawIOBase):
         return len(piece)
 
 
-def as_text_stream(raw: io.RawIOBase) -> io.TextIOWrapper:
+def open_text_stream(raw: io.RawIOBase) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(raw, PRINTED), "utf-8", "backslashreplace", newline="\n")
 
 
@@ -85,8 +85,8 @@ class Reporter:
     def __init__(self, frames: Frames, limits: dict[str, Any], stdin: str = "", keep_output: bool = True) -> None:
         self.frames, self.seconds, self.limit = frames, float(limits["seconds"]), int(limits["output"])
         self.printed = CountedOutput(frames if keep_output else None, self.limit)
-        self.stdout = sys.stdout = as_text_stream(self.printed)
-        sys.stderr = as_text_stream(CountedOutput(None, 0))
+        self.stdout = sys.stdout = open_text_stream(self.printed)
+        sys.stderr = open_text_stream(CountedOutput(None, 0))
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8", "surrogatepass")), "utf-8", "backslashreplace")
         self.late = False
         signal.signal(signal.SIGALRM, self.end_action)
@@ -109,7 +109,7 @@ class Reporter:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except BaseException as error:
-            report = report_of_exception(TimeIsUp() if self.late else error, self.seconds, self.limit)
+            report = report_exception(TimeIsUp() if self.late else error, self.seconds, self.limit)
             flush_rest(self.stdout)
         return report | {"seconds": time.monotonic() - began}
 
@@ -135,7 +135,7 @@ def flush_rest(stream: io.TextIOWrapper) -> None:
         return
 
 
-def report_of_exception(error: BaseException, seconds: float, limit: int) -> dict[str, Any]:
+def report_exception(error: BaseException, seconds: float, limit: int) -> dict[str, Any]:
     outcome, words = "error", ""
     if isinstance(error, TimeIsUp):
         outcome, words = "timeout", f"took longer than {seconds:g} s"
@@ -169,13 +169,13 @@ def describe_exception(error: BaseException, named: bool = True) -> str:
 
 def run_program(request: dict[str, Any], frames: Frames) -> None:
     reporter = Reporter(frames, request["limits"], request["stdin"])
-    reporter.send_action(lambda: run_source(request["source"], new_module(PROGRAM)))
+    reporter.send_action(lambda: run_source(request["source"], make_module(PROGRAM)))
 
 
 def call_function(request: dict[str, Any], frames: Frames) -> None:
     """The source is run once, then every call is made; reports come one for each call, or one in all when the source fails."""
     reporter = Reporter(frames, request["limits"])
-    namespace = new_module(FUNCTIONS)
+    namespace = make_module(FUNCTIONS)
     loaded = reporter.run_action(lambda: run_source(request["source"], namespace))
     function = namespace.get(request["function"])
     if loaded["outcome"] == "ok" and not callable(function):

@@ -77,9 +77,9 @@ class Sandbox:
         results: list[ProgramResult] = []
         while len(results) < len(calls):
             rest = calls[len(results) :]
-            request = {"kind": "calls", "source": source, "function": function_name, "calls": [as_json(arguments) for arguments in rest]}
+            request = {"kind": "calls", "source": source, "function": function_name, "calls": [copy_arguments(arguments) for arguments in rest]}
             ended = self.finish(request, limits, len(rest))
-            given = [result_of_report(report, printed) for printed, report in ended.reports[: len(rest)]]
+            given = [read_result(report, printed) for printed, report in ended.reports[: len(rest)]]
             if ended.reports and ended.reports[0][1].get("loading"):
                 return results + given * len(rest)
             results += given
@@ -115,7 +115,7 @@ class Sandbox:
                 continue
             question = {"kind": "tests", "setup": setup, "names": names and list(names), "tests": list(tests[len(verdicts) :])}
             ended = self.run_halves(source, question, limits, left)
-            reports = [verdict_of(report) for _, report in ended.reports]
+            reports = [read_verdict(report) for _, report in ended.reports]
             if not reports or reports[0].verdict != "pass":
                 failed = reports[0] if reports else TestVerdict("error", explain_end(ended, limits).error)
                 return TestReport((*verdicts, *[failed] * (len(tests) - len(verdicts))), failed.message)
@@ -139,7 +139,7 @@ class Sandbox:
             if not result.ok:
                 verdict: Verdict = "timeout" if result.outcome == "timeout" else "error"
                 verdicts.append(TestVerdict(verdict, result.error, result.seconds))
-            elif lines_of(result.stdout) == lines_of(expected):
+            elif split_printed_lines(result.stdout) == split_printed_lines(expected):
                 verdicts.append(TestVerdict("pass", "", result.seconds))
             else:
                 verdicts.append(TestVerdict("fail", f"printed {result.stdout[:100]!r} instead of {expected[:100]!r}", result.seconds))
@@ -153,7 +153,7 @@ class Sandbox:
         if not result.ok:
             return SqlResult(result.outcome, error=result.error, seconds=result.seconds)
         columns = tuple(str(name) for name in result.value["columns"])
-        rows = tuple(tuple(value_of_sql(value) for value in row) for row in result.value["rows"])
+        rows = tuple(tuple(decode_sql_value(value) for value in row) for row in result.value["rows"])
         return SqlResult("ok", columns, rows, seconds=result.seconds)
 
     def run_one(self, request: dict[str, Any], limits: ProgramLimits) -> ProgramResult:
@@ -161,13 +161,13 @@ class Sandbox:
         if ended.late or ended.flooded or not ended.reports:
             return replace(explain_end(ended, limits), seconds=ended.seconds)
         printed, report = ended.reports[0]
-        return replace(result_of_report(report, printed), seconds=ended.seconds)
+        return replace(read_result(report, printed), seconds=ended.seconds)
 
     def finish(self, request: dict[str, Any], limits: ProgramLimits, actions: int = 1) -> Ended:
         """One fork from its start to its end, twice when the server went away meanwhile, which no program can bring about."""
         loading = limits.seconds if request["kind"] == "calls" else 0.0  # the source has as long as a call
         seconds = limits.seconds * actions + loading
-        data = request | {"limits": limits_for(limits, seconds)}
+        data = request | {"limits": encode_limits(limits, seconds)}
         sent = Request(data, seconds + KILL_AFTER, (2 * limits.output + REPORT) * actions, limits.seconds + loading + KILL_AFTER)
         for _ in range(2):
             fork = self.server.submit(sent)
@@ -180,7 +180,7 @@ class Sandbox:
     def run_halves(self, source: str, question: dict[str, Any], limits: ProgramLimits, seconds: float) -> Ended:
         """An answer and its tests, joined by a socket pair; the answer is killed when the tests have ended."""
         own = replace(limits, seconds=min(limits.seconds, seconds))
-        shared = {"limits": limits_for(own, seconds)}
+        shared = {"limits": encode_limits(own, seconds)}
         reply, each = REPORT * (len(question["tests"]) + 1), own.seconds + KILL_AFTER
         for _ in range(2):
             ours, theirs = socket.socketpair()
@@ -206,24 +206,24 @@ class Sandbox:
 
 
 @cache
-def shared_sandbox() -> Sandbox:
+def get_shared_sandbox() -> Sandbox:
     """One for the whole process."""
     return Sandbox()
 
 
-def limits_for(limits: ProgramLimits, seconds: float) -> dict[str, Any]:
+def encode_limits(limits: ProgramLimits, seconds: float) -> dict[str, Any]:
     return asdict(limits) | {"cpu_seconds": limits.cpu_seconds or math.ceil(seconds + KILL_AFTER)}
 
 
-def as_json(arguments: Arguments) -> Any:
+def copy_arguments(arguments: Arguments) -> Any:
     return dict(arguments) if isinstance(arguments, Mapping) else list(arguments)
 
 
-def lines_of(text: str) -> list[str]:
+def split_printed_lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
-def value_of_sql(value: Any) -> Any:
+def decode_sql_value(value: Any) -> Any:
     return base64.b64decode(value["bytes"]) if isinstance(value, dict) else value
 
 
@@ -233,7 +233,7 @@ def require_jail(ended: Ended) -> Ended:
     return ended
 
 
-def result_of_report(report: dict[str, Any], printed: str) -> ProgramResult:
+def read_result(report: dict[str, Any], printed: str) -> ProgramResult:
     """A report may come from the program itself, so it is checked like any input."""
     outcome: Any = report.get("outcome")
     error, seconds = report.get("error"), report.get("seconds")
@@ -242,7 +242,7 @@ def result_of_report(report: dict[str, Any], printed: str) -> ProgramResult:
     return ProgramResult(outcome, printed, report.get("value"), error, seconds)
 
 
-def verdict_of(report: dict[str, Any]) -> TestVerdict:
+def read_verdict(report: dict[str, Any]) -> TestVerdict:
     verdict: Any
     verdict, message, seconds = report.get("verdict"), report.get("message"), report.get("seconds")
     if verdict not in VERDICTS or not isinstance(message, str) or not isinstance(seconds, float):

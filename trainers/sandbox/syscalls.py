@@ -62,14 +62,14 @@ class Filter(ctypes.Structure):
     _fields_ = [("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(Instruction))]
 
 
-def number_of_call(name: str) -> int:
+def find_call_number(name: str) -> int:
     """Raises KeyError on an architecture that is not known."""
     return (ALLOWED | OTHER_CALLS)[name][COLUMNS[platform.machine()]]
 
 
 def build_filter() -> Filter:
     """Another architecture's calls end the process, allowed ones pass, all others fail with EPERM."""
-    allowed = [number_of_call(name) for name in ALLOWED]
+    allowed = [find_call_number(name) for name in ALLOWED]
     program = [
         Instruction(LOAD, 0, 0, ARCHITECTURE),
         Instruction(JUMP_EQUAL, 1, 0, AUDIT_ARCHITECTURES[platform.machine()]),

@@ -90,7 +90,7 @@ class Task:
             drawn.append(example)
         return drawn
 
-    def demonstrated(self, count: int, seed: int, difficulty: str) -> list[Example]:
+    def draw_demonstrations(self, count: int, seed: int, difficulty: str) -> list[Example]:
         """``count`` examples for training that ``demonstration`` has one for. Raises LookupError when there is none."""
         return self.examples("train", count, seed, difficulty)
 

@@ -66,7 +66,7 @@ class FileTask(Task):
         order = draw_order(len(places), count, f"{self.sha256}/{split}/{0 if split == 'heldout' else seed}")
         return list(self.read_examples(places[number] for number in order))
 
-    def demonstrated(self, count: int, seed: int, difficulty: str) -> list[Example]:
+    def draw_demonstrations(self, count: int, seed: int, difficulty: str) -> list[Example]:
         places = self.places["train"]
         written = set(self.written.values())
         own = [place for place in places if place in written]

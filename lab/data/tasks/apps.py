@@ -7,6 +7,6 @@ class TasksConfig(AppConfig):
     def ready(self) -> None:
         from lab.data.tasks import palette_source, run_tasks, usage
 
-        palette_source.register_palette_source()
+        palette_source.register_task_palette()
         run_tasks.register_run_tasks()
         usage.register_reward_uses()

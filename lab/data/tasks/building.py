@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from lab.data.datasets import storage_room, uploads
-from lab.data.tasks.models import Task, TaskVersion, folder_of
+from lab.data.tasks.models import Task, TaskVersion, find_task_folder
 from lab.data.tasks.rows import MOST_ROWS, RowPlan
 from lab.data.tasks.sources import DATASET, Source
 from lab.lib import bounded_process
@@ -27,7 +27,7 @@ from lab.teams.accounts.models import Project, Team, User
 from lab.teams.audit.recording import record_audit_entry
 from trainers.contract.task_files import SUFFIX
 
-READ = "lab.data.tasks.rows:task_row_lines"
+READ = "lab.data.tasks.rows:iterate_task_rows"
 PAGE = ProcessLimits(seconds=60, cpu_seconds=45, result=512 << 20)  # while somebody waits for a page that says so
 Row = dict[str, Any]
 
@@ -79,7 +79,7 @@ def find_row_problems(counts: Row, plan: RowPlan, file_kind: str) -> list[Proble
 
 def create_version(team: Team, user: User | None, wish: TaskWish, source: Source, task: Task | None = None) -> TaskVersion:
     """The next version of ``task``, or version 1 of a new one. Raises Refusal, then nothing is made."""
-    folder = folder_of(team.pk)
+    folder = find_task_folder(team.pk)
     folder.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
     try:
@@ -169,7 +169,7 @@ def keep_source(team: Team, source: Source) -> dict[str, Any]:
     with source.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     name = f"{digest[:32]}.source"
-    target = folder_of(team.pk) / name
+    target = find_task_folder(team.pk) / name
     if not target.exists():
         part = target.with_name(f".{name}.part")
         shutil.copyfile(source.path, part)

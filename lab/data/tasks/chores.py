@@ -14,9 +14,9 @@ from django.db.models.functions import Now
 
 from lab.data.datasets.uploads import KEPT_SECONDS
 from lab.data.tasks.fetching import send_fetch_task
-from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, folder_of
+from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, find_task_folder
 from lab.data.tasks.usage import is_used
-from lab.data.tasks.verbs import bin_days
+from lab.data.tasks.verbs import get_bin_days
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.workers.backlog import count_queue_backlog
 from lab.training.workers.models import ANALYSIS
@@ -46,7 +46,7 @@ def sweep_tasks() -> None:
 
 def purge_due_tasks() -> int:
     """Deletes for good what has been in the bin long enough; what a run names stays. How many."""
-    due = Task.across_teams.filter(binned_at__lt=Now() - timedelta(days=bin_days()))
+    due = Task.across_teams.filter(binned_at__lt=Now() - timedelta(days=get_bin_days()))
     return sum(purge_task(pk) for pk in list(due.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]))
 
 
@@ -57,7 +57,7 @@ def purge_task(pk: int) -> bool:
             return False
         versions = list(task.versions.all())
         record_audit_entry("task.purge", task, team=task.team, versions=len(versions))
-        folder = folder_of(task.team_id)
+        folder = find_task_folder(task.team_id)
         paths = [folder / version.file for version in versions]
         own = {str(version.source["file"]) for version in versions if version.source.get("file")}
         others = TaskVersion.across_teams.filter(task__team=task.team_id).exclude(task=task)

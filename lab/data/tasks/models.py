@@ -74,10 +74,10 @@ class TaskVersion(TeamOwned):
 
     @property
     def path(self) -> Path:
-        return folder_of(self.task.team_id) / self.file
+        return find_task_folder(self.task.team_id) / self.file
 
 
-def folder_of(team_id: int) -> Path:
+def find_task_folder(team_id: int) -> Path:
     return Path(settings.DATASETS_ROOT) / str(team_id) / FOLDER
 
 

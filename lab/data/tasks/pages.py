@@ -19,7 +19,7 @@ from lab.data.tasks.models import Fetch, Task, TaskVersion
 from lab.data.tasks.rows import COLUMN, SHARE
 from lab.data.tasks.sources import Columns, Source
 from lab.data.tasks.task_form import KEPT, TaskForm, build_first_inputs, build_version_inputs
-from lab.data.tasks.usage import runs_of
+from lab.data.tasks.usage import find_version_runs
 from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import InputRefusal, Refusal
 from lab.teams.accounts import projects
@@ -146,7 +146,7 @@ def render_task_form(request: LabRequest, form: TaskForm, source: Source, task: 
         "form": form,
         "task": task,
         "source": source,
-        "columns": form.columns.shown,
+        "columns": form.columns.examples,
         "distinct": form.columns.distinct.get(form.plan.split_column, []),
         "choices": group_choices(form.choices),
         "splits": {"share": SHARE, "column": COLUMN},
@@ -260,7 +260,7 @@ def show_task(request: LabRequest, task_id: int) -> HttpResponse:
         "changes": version_words.describe_changes(before, version) if before else [],
         "rewards": version_words.list_reward_columns(request.team, version),
         "columns": version_words.describe_columns(version),
-        "runs": runs_of([version]).get(version.sha256, []),
+        "runs": find_version_runs([version]).get(version.sha256, []),
         "may_write": has_team_permission(request, "tasks.write"),
         "may_launch": has_team_permission(request, "runs.launch"),
     }
@@ -290,7 +290,7 @@ def delete_task(request: LabRequest, task_id: int) -> HttpResponse:
     except Refusal as refusal:
         messages.error(request, str(refusal))
         return redirect("task", task.pk)
-    messages.success(request, f"{task} is deleted. It can be restored for {verbs.bin_days()} days.")
+    messages.success(request, f"{task} is deleted. It can be restored for {verbs.get_bin_days()} days.")
     return redirect("tasks")
 
 

@@ -13,5 +13,5 @@ def find_tasks(query: PaletteQuery) -> list[PaletteEntry]:
     return [PaletteEntry(task.name, "task", reverse("task", args=[task.pk])) for task in tasks]
 
 
-def register_palette_source() -> None:
+def register_task_palette() -> None:
     SOURCES.register("tasks", PaletteSource("tasks.read", find_tasks))

@@ -47,7 +47,7 @@ class RowPlan:
         return cls(**{name: given[name] for name in cls.__dataclass_fields__ if name in given})
 
 
-def task_row_lines(path: str, kind: str, plan: dict[str, Any], most: int | None = None) -> Iterator[Any]:
+def iterate_task_rows(path: str, kind: str, plan: dict[str, Any], most: int | None = None) -> Iterator[Any]:
     """Each row of the task as JSON, or of the first ``most`` valid ones; then ``{"end": …}`` with what was counted.
 
     What ends the file early is ``{"unreadable": [message, fix]}``.

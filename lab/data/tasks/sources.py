@@ -12,7 +12,7 @@ from lab.data.datasets import uploads
 from lab.data.datasets.file_reader import read_records_in_child
 from lab.data.datasets.models import Version, VersionState
 from lab.data.datasets.raw import KINDS, RowError, UnreadableFile
-from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, folder_of
+from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, find_task_folder
 from lab.lib.numbers import MAX_ID, parse_whole_number
 from lab.lib.refusals import Refusal
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text
@@ -61,7 +61,7 @@ class Columns:
     hidden: int
 
     @property
-    def shown(self) -> list[tuple[str, str, str]]:
+    def examples(self) -> list[tuple[str, str, str]]:
         """(name, name as text, an example)"""
         return [(name, escape_invisible_text(name) or "(no name)", self.values[name]) for name in self.names]
 
@@ -114,7 +114,7 @@ def find_kept_source(version: TaskVersion) -> Source:
     own = version.source
     if own["kind"] == DATASET:
         return find_dataset_source(version.task.team, str(own["version"]))
-    path = folder_of(version.task.team_id) / own["file"]
+    path = find_task_folder(version.task.team_id) / own["file"]
     if not path.is_file():
         raise Refusal(f"The rows that {version} was made of are gone.", "Choose a file.", "source", status=404)
     about = {name: value for name, value in own.items() if name not in ("kind", "name", "file", "file_kind", "size", "sha256")}

@@ -14,7 +14,7 @@ from lab.training.rewards.usage import RewardUse
 from lab.training.runs.models import Run
 
 
-def runs_of(versions: Iterable[TaskVersion]) -> dict[str, list[Run]]:
+def find_version_runs(versions: Iterable[TaskVersion]) -> dict[str, list[Run]]:
     """SHA-256 of a version -> its runs, newest first, without those in the bin. Versions without one are missing."""
     own = list(versions)
     if not own:

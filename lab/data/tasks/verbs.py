@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from lab.data.tasks.models import Task
-from lab.data.tasks.usage import runs_of
+from lab.data.tasks.usage import find_version_runs
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
@@ -15,7 +15,7 @@ from lab.teams.audit.recording import record_audit_entry
 NAMED = 5  # runs that a refusal names
 
 
-def bin_days() -> int:
+def get_bin_days() -> int:
     return int(settings.BIN_DAYS)
 
 
@@ -25,7 +25,7 @@ def list_binned(team: Team) -> list[Task]:
 
 def delete_task(task: Task, user: User | None) -> None:
     """Puts it into the bin. Raises Refusal while a run trains, or trained, on a version of it."""
-    runs = [run for found in runs_of(task.versions.all()).values() for run in found]
+    runs = [run for found in find_version_runs(task.versions.all()).values() for run in found]
     if runs:
         named = ", ".join(f"#{run.number}" for run in runs[:NAMED]) + (f" and {len(runs) - NAMED} more" if len(runs) > NAMED else "")
         raise Refusal(f"{task} is the task of run{'' if len(runs) == 1 else 's'} {named}.", "Put them in the bin first.")

@@ -77,14 +77,14 @@ def mend_spool(path: Path, run: RunState) -> None:
         end = find_line_end(file.fileno(), max(0, run.ingested - len(last)))
         file.truncate(end)
         file.seek(end)
-        for piece in blank_lines(run.ingested - end - len(last)):
+        for piece in make_blank_lines(run.ingested - end - len(last)):
             file.write(piece)
         file.write(last if run.ingested - end >= len(last) else b" " * (run.ingested - end - 1) + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def blank_lines(count: int) -> Iterator[bytes]:
+def make_blank_lines(count: int) -> Iterator[bytes]:
     while count > 0:
         size = min(count, BLANK)
         yield b" " * (size - 1) + b"\n"

@@ -9,4 +9,4 @@ class BacktestsConfig(AppConfig):
 
         departures.register_backtest_hooks()
         stored_rows.register_try_rows()
-        palette_source.register_palette_source()
+        palette_source.register_backtest_palette()

@@ -42,10 +42,10 @@ class ComparedMember:
 
     @property
     def is_flipped(self) -> bool:
-        return sign_of(self.advantage_before) * sign_of(self.advantage_after) < 0
+        return find_sign(self.advantage_before) * find_sign(self.advantage_after) < 0
 
 
-def sign_of(value: float) -> int:
+def find_sign(value: float) -> int:
     return 0 if abs(value) <= NEAR else 1 if value > 0 else -1
 
 
@@ -69,7 +69,7 @@ def compare_scores(rows: Sequence[ScoredRollout]) -> dict[str, Any]:
             "pairs": pairs.total(),
             "flipped_pairs": pairs["flipped"],
             "tied_pairs": pairs["tied"],
-            "signs": sum(bool(sign_of(member.advantage_before) and sign_of(member.advantage_after)) for member in members),
+            "signs": sum(bool(find_sign(member.advantage_before) and find_sign(member.advantage_after)) for member in members),
             "flipped_signs": len(flips),
             "flat_before": sum(before for before, _ in flat),
             "flat_after": sum(after for _, after in flat),
@@ -105,7 +105,7 @@ def compare_members(group: Sequence[ScoredRollout]) -> list[ComparedMember]:
     made = []
     for row, was, now in zip(group, before, after, strict=True):
         change = abs((now - new) / new_spread if new_spread > NEAR else 0.0) + abs((was - own) / spread if spread > NEAR else 0.0)
-        same = sign_of(was - own) == sign_of(now - new)
+        same = find_sign(was - own) == find_sign(now - new)
         made.append(ComparedMember(row, was - own, now - new, 0.0 if same else change))
     return made
 
@@ -114,7 +114,7 @@ def count_pairs(group: Sequence[ScoredRollout]) -> Counter[str]:
     """Pairs of answers that the stored rewards rank: kept, flipped or tied by the new scores."""
     counted = Counter[str]()
     for one, other in combinations(group, 2):
-        was, now = sign_of((one.before or 0) - (other.before or 0)), sign_of((one.after or 0) - (other.after or 0))
+        was, now = find_sign((one.before or 0) - (other.before or 0)), find_sign((one.after or 0) - (other.after or 0))
         if was:
             counted["tied" if not now else "kept" if now == was else "flipped"] += 1
     return counted

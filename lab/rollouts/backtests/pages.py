@@ -39,7 +39,7 @@ LISTED, OFFERED_RUNS = 100, 50
 @require_safe
 def list_backtests(request: LabRequest) -> HttpResponse:
     """``?function=``: of one reward function."""
-    rows = backtests_of(request).select_related("run", "user", "version__function").defer("result", "definition").order_by("-created_at")
+    rows = select_backtests(request).select_related("run", "user", "version__function").defer("result", "definition").order_by("-created_at")
     function = None
     if request.GET.get("function"):
         key = parse_whole_number(request.GET["function"])
@@ -49,7 +49,7 @@ def list_backtests(request: LabRequest) -> HttpResponse:
     return render(request, "backtests/list.html", ROOM | context)
 
 
-def backtests_of(request: LabRequest) -> Any:
+def select_backtests(request: LabRequest) -> Any:
     return Backtest.objects.of(request.team)
 
 
@@ -167,8 +167,8 @@ def is_analysis_served() -> bool:
 
 
 def get_backtest(request: LabRequest, backtest_id: uuid.UUID) -> Backtest:
-    backtests_of(request).filter(pk=backtest_id).lose()
-    rows = backtests_of(request).select_related("run", "team", "user", "version__function")
+    select_backtests(request).filter(pk=backtest_id).lose()
+    rows = select_backtests(request).select_related("run", "team", "user", "version__function")
     backtest: Backtest = get_object_or_404(rows, pk=backtest_id)
     return backtest
 

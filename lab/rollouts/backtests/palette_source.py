@@ -14,5 +14,5 @@ def find_backtests(query: PaletteQuery) -> list[PaletteEntry]:
     return [PaletteEntry(f"{row.name} on #{row.run.number}", "backtest", reverse("backtest", args=[row.pk])) for row in rows]
 
 
-def register_palette_source() -> None:
+def register_backtest_palette() -> None:
     SOURCES.register("backtests", PaletteSource("rewards.read", find_backtests))

@@ -8,4 +8,4 @@ class RewardsConfig(AppConfig):
         from lab.training.rewards import choices, palette_source
 
         choices.register_team_choices()
-        palette_source.register_palette_source()
+        palette_source.register_reward_palette()

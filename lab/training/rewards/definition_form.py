@@ -111,7 +111,7 @@ class DefinitionForm:
         return self.kind in (SUM, PRODUCT, GATE)
 
     @property
-    def wrong(self) -> int:
+    def error_count(self) -> int:
         return len(self.errors) + sum(len(part.errors) + len(part.form.errors) for part in (self.library, *self.parts))
 
     # What a person does to it.

@@ -108,7 +108,7 @@ def show_editor(request: LabRequest, function: RewardFunction | None) -> HttpRes
             answer = act_on_definition(request, form, box, function, act)
             if answer is not None:
                 return answer
-            status = 422 if form.wrong and not wants_fragment(request) else 200  # htmx shows no part of a refusal
+            status = 422 if form.error_count and not wants_fragment(request) else 200  # htmx shows no part of a refusal
         else:
             form.edit(act)
             box.edit(act)

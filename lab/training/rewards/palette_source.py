@@ -13,5 +13,5 @@ def find_functions(query: PaletteQuery) -> list[PaletteEntry]:
     return [PaletteEntry(function.name, "reward function", reverse("reward", args=[function.pk])) for function in rows]
 
 
-def register_palette_source() -> None:
+def register_reward_palette() -> None:
     SOURCES.register("rewards", PaletteSource("rewards.read", find_functions))

@@ -69,7 +69,7 @@ def of_next_stage(catalog: Catalog, name: str, run: Run, checkpoint: str) -> Dra
     spec = {**spec, "policy": {"kind": "run", "run": str(run.pk), "checkpoint": step}}
     task = run.spec.get("task")
     if isinstance(task, dict) and (task.get("file") or task.get("name") in {task["name"] for task in catalog.tasks}):
-        spec["task"] = team_tasks.restore_task(copy.deepcopy(task))
+        spec["task"] = team_tasks.name_task_file(copy.deepcopy(task))
     return Draft(name, draft.title, draft.summary, [(title, spec)], draft.needs, after=run)
 
 

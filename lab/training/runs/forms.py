@@ -170,7 +170,7 @@ class LaunchForm(SpecForm):
         return not self.draft.is_chain or all(stage.trainer in ("sft", "dpo", "reward") for stage in self.stages)
 
     @property
-    def distils(self) -> bool:
+    def learns_from_teacher(self) -> bool:
         """Whether a stage learns from a teacher."""
         return any(stage.trainer == DISTILLATION for stage in self.stages)
 

@@ -129,5 +129,5 @@ def restore_reference_names(team: Team, spec: Spec) -> Spec:
     if isinstance(dataset, dict):
         spec["dataset"] = {**drop_spec_keys(dataset, "path", *([] if dataset.get("sha256") else ["sha256"])), "file": Path(dataset["path"]).name}
     if isinstance(spec.get("task"), dict):
-        spec["task"] = team_tasks.restore_task(spec["task"])
+        spec["task"] = team_tasks.name_task_file(spec["task"])
     return spec

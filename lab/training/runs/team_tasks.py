@@ -97,7 +97,7 @@ def resolve_task(team: Team, task: dict[str, Any], *, paths: bool = False) -> di
     return {**found.spec, "file": {"path": str(found.path), "sha256": found.sha256}, "rewards": found.weights | kept}
 
 
-def restore_task(task: dict[str, Any]) -> dict[str, Any]:
+def name_task_file(task: dict[str, Any]) -> dict[str, Any]:
     """The reverse of ``resolve_task``, for a form: the file by its name."""
     file = task.get("file")
     return {**task, "file": {**file, "path": Path(str(file.get("path", ""))).name}} if isinstance(file, dict) else task

@@ -32,16 +32,16 @@ def to_storable_text(text: str) -> str:
     return UNSTORABLE.sub(lambda found: "\u2400" if found[0] == "\0" else "\ufffd", text)
 
 
-def content_to_text(content: Any) -> str:
+def join_content(content: Any) -> str:
     """A message's content as text; parts that are no text (pictures) are left out."""
     if isinstance(content, str):
         return content
     if isinstance(content, Sequence):
-        return "".join(content_to_text(part.get("text", part.get("content", ""))) for part in content if isinstance(part, Mapping))
+        return "".join(join_content(part.get("text", part.get("content", ""))) for part in content if isinstance(part, Mapping))
     return "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
 
 
-def call_to_text(call: Any) -> str:
+def write_tool_call(call: Any) -> str:
     """A tool call: OpenAI's ``{"function": {"name", "arguments"}}``, a flat ``{"name", "arguments"}``, or either as a text of JSON."""
     if isinstance(call, str):
         try:
@@ -58,14 +58,14 @@ def call_to_text(call: Any) -> str:
     return "<tool_call>\n" + text.replace("</", "<\\/") + "\n</tool_call>"  # a text in it must not end the call
 
 
-def message_to_text(message: Mapping[str, Any]) -> str:
+def write_message(message: Mapping[str, Any]) -> str:
     """Thinking, content and calls of one message, in the order in which a template writes them."""
-    thought = next((content_to_text(message[name]) for name in THINKING if message.get(name)), "")
-    content = content_to_text(message.get("content"))
+    thought = next((join_content(message[name]) for name in THINKING if message.get(name)), "")
+    content = join_content(message.get("content"))
     calls = message.get("tool_calls") or []
     parts = [f"<think>\n{thought}\n</think>\n"] if thought and "<think>" not in content else []
     parts += [content] if content else []
-    parts += [call_to_text(call) for call in calls if call] if isinstance(calls, Sequence) and not isinstance(calls, str) else []
+    parts += [write_tool_call(call) for call in calls if call] if isinstance(calls, Sequence) and not isinstance(calls, str) else []
     return to_storable_text("\n".join(parts))
 
 
@@ -79,21 +79,21 @@ def read_messages(value: Any) -> list[Mapping[str, Any]]:
     return list(value)
 
 
-def messages_to_prompt(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
-    return [Message(to_storable_text(str(message["role"])[:40]), message_to_text(message)) for message in messages]
+def make_prompt(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
+    return [Message(to_storable_text(str(message["role"])[:40]), write_message(message)) for message in messages]
 
 
-def messages_to_completion(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Turn]]:
+def make_completion(messages: Sequence[Mapping[str, Any]]) -> tuple[str, list[Turn]]:
     """(text, turns in code points) of what followed the prompt; no turns where the policy wrote everything."""
     text, turns = "", []
     for place, message in enumerate(messages):
-        own = message_to_text(message) + ("\n" if place + 1 < len(messages) else "")
+        own = write_message(message) + ("\n" if place + 1 < len(messages) else "")
         turns.append(Turn(to_storable_text(str(message["role"])[:40]), len(text), len(text) + len(own)))
         text += own
     return text, turns if any(turn.role != POLICY for turn in turns) else []
 
 
-def text_to_prompt(text: str) -> list[Message]:
+def parse_prompt(text: str) -> list[Message]:
     """The messages in a prompt that a ChatML template rendered, with its special tokens or without; any other text is the user's."""
     text = to_storable_text(text)
     tags = list(ROLE_TAGS.finditer(text))

@@ -18,7 +18,7 @@ from typing import Any
 
 from trainers.contract.events import Message, Turn
 from trainers.outside.readers.base import BrokenRow, SourceFormat, SourceOpening, list_folder, read_number, read_number_list
-from trainers.outside.readers.chat_text import content_to_text, messages_to_completion, messages_to_prompt, read_messages, to_storable_text
+from trainers.outside.readers.chat_text import join_content, make_completion, make_prompt, read_messages, to_storable_text
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft, TokenColumns
 from trainers.outside.readers.step_files import StepFile, StepFilesReader
@@ -55,7 +55,7 @@ class NemoRlReader(StepFilesReader):
         if isinstance(content, list) and content and isinstance(content[0], dict):
             return self.draft_messages(row, content)
         mask, columns, prompt_ids = read_nemo_tokens(row)
-        texts = [content_to_text(one) for one in content] if isinstance(content, list) else [content_to_text(content)]
+        texts = [join_content(one) for one in content] if isinstance(content, list) else [join_content(content)]
         prompt, completion, turns = split_written_texts(texts, mask)
         advantages = (
             [value for value, inside in zip(columns.advantages or [], columns.mask or [], strict=False) if inside and value is not None]
@@ -79,8 +79,8 @@ class NemoRlReader(StepFilesReader):
         except ValueError as error:
             raise BrokenRow(f"content {error}") from None
         first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-        text, turns = messages_to_completion(messages[first:])
-        return RolloutDraft(prompt=messages_to_prompt(messages[:first]), completion=text, turns=turns, reward=read_number(row, "rewards"))
+        text, turns = make_completion(messages[first:])
+        return RolloutDraft(prompt=make_prompt(messages[:first]), completion=text, turns=turns, reward=read_number(row, "rewards"))
 
 
 def read_nemo_tokens(row: dict[str, Any]) -> tuple[list[float | None], TokenColumns | None, list[int]]:
@@ -132,7 +132,7 @@ def split_written_texts(texts: Sequence[str], mask: Sequence[float | None]) -> t
     count = min(len(roles) - begin, len(texts) - 1)
     roles = roles[len(roles) - count :]
     written = [{"role": role, "content": text} for role, text in zip(roles, texts[-count:], strict=True)]
-    text, found = messages_to_completion(written)
+    text, found = make_completion(written)
     return [*texts[:-count]], text, found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.outside.readers.base import SourceFormat, SourceOpening, list_folder, read_number, read_text
-from trainers.outside.readers.chat_text import find_template_turns, text_to_prompt, to_storable_text
+from trainers.outside.readers.chat_text import find_template_turns, parse_prompt, to_storable_text
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft
 from trainers.outside.readers.skyrl import ENDING
@@ -43,7 +43,7 @@ class OpenRlhfReader(StepFilesReader):
         reward = read_number(row, "reward")
         written = to_storable_text(ENDING.sub("", read_text(row, "output")))
         return RolloutDraft(
-            prompt=text_to_prompt(read_text(row, "input")),
+            prompt=parse_prompt(read_text(row, "input")),
             completion=written,
             turns=find_template_turns(written),
             reward=reward,

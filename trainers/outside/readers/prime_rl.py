@@ -28,7 +28,7 @@ from trainers.outside.readers.base import (
     read_number_list,
     read_step,
 )
-from trainers.outside.readers.chat_text import messages_to_completion, messages_to_prompt, read_messages
+from trainers.outside.readers.chat_text import make_completion, make_prompt, read_messages
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft, TokenColumns, collect_numbers
 from trainers.outside.readers.step_files import StepFile, StepFilesReader
@@ -97,7 +97,7 @@ def draft_trace(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> Rollout
     nodes = follow_last_branch(trace.get("nodes"))
     messages = read_checked_messages([node.get("message") for node in nodes], "nodes")
     first = next((place for place, node in enumerate(nodes) if node.get("sampled")), len(nodes))
-    text, turns = messages_to_completion(messages[first:])
+    text, turns = make_completion(messages[first:])
     rewards, reward = read_weighted_rewards(trace.get("rewards"))
     task = trace.get("task") or episode.get("task") or {}
     data = task.get("data") if isinstance(task, Mapping) else None
@@ -106,7 +106,7 @@ def draft_trace(trace: Mapping[str, Any], episode: Mapping[str, Any]) -> Rollout
     columns = read_node_tokens(nodes[first:])
     advantages = [one for node in nodes[first:] for one in node.get("advantages") or [] if isinstance(one, int | float)]
     return RolloutDraft(
-        prompt=messages_to_prompt(messages[:first]),
+        prompt=make_prompt(messages[:first]),
         completion=text,
         turns=turns,
         reward=reward,
@@ -207,13 +207,13 @@ def add_turn(turns: list[Turn], role: str, start: int, end: int) -> None:
 
 def draft_older_row(row: Mapping[str, Any]) -> RolloutDraft:
     """A row of verifiers before its graphs."""
-    text, turns = messages_to_completion(read_checked_messages(row.get("completion"), "completion"))
+    text, turns = make_completion(read_checked_messages(row.get("completion"), "completion"))
     group = row.get("example_id")
     usage = row.get("token_usage")
     length = usage.get("final_output_tokens") if isinstance(usage, Mapping) else None
     answer = row.get("answer")
     return RolloutDraft(
-        prompt=messages_to_prompt(read_checked_messages(row.get("prompt"), "prompt")),
+        prompt=make_prompt(read_checked_messages(row.get("prompt"), "prompt")),
         completion=text,
         turns=turns,
         reward=read_number(row, "reward"),

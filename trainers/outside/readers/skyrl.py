@@ -15,7 +15,7 @@ from typing import Any
 
 from trainers.contract.events import Metrics
 from trainers.outside.readers.base import BrokenRow, SourceFormat, SourceOpening, list_folder, read_number, read_text, to_finite_float
-from trainers.outside.readers.chat_text import find_template_turns, text_to_prompt, to_storable_text
+from trainers.outside.readers.chat_text import find_template_turns, parse_prompt, to_storable_text
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft, collect_numbers
 from trainers.outside.readers.step_files import StepFile, StepFilesReader
@@ -66,7 +66,7 @@ class SkyRlReader(StepFilesReader):
         spec = extras.get("reward_spec", extras.get("reward_model")) if isinstance(extras, dict) else None
         truth = spec.get("ground_truth") if isinstance(spec, dict) else None
         return RolloutDraft(
-            prompt=text_to_prompt(read_text(row, "input_prompt")),
+            prompt=parse_prompt(read_text(row, "input_prompt")),
             completion=written,
             turns=find_template_turns(written),
             reward=reward,

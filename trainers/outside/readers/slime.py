@@ -19,10 +19,10 @@ from typing import Any
 from trainers.outside.readers.base import BrokenRow, SourceFormat, SourceOpening, list_folder, read_number, read_number_list, read_text
 from trainers.outside.readers.chat_text import (
     find_template_turns,
-    messages_to_completion,
-    messages_to_prompt,
+    make_completion,
+    make_prompt,
+    parse_prompt,
     read_messages,
-    text_to_prompt,
     to_storable_text,
 )
 from trainers.outside.readers.json_lines import RawLine
@@ -93,7 +93,7 @@ class SlimeReader(StepFilesReader):
         rewards = collect_numbers(reward) if isinstance(reward, Mapping) else {}
         prompt, label, group = row.get("prompt"), row.get("label"), row.get("group_index")
         try:
-            asked = text_to_prompt(prompt) if isinstance(prompt, str) else messages_to_prompt(read_messages(prompt))
+            asked = parse_prompt(prompt) if isinstance(prompt, str) else make_prompt(read_messages(prompt))
         except ValueError as error:
             raise BrokenRow(f"prompt {error}") from None
         return RolloutDraft(
@@ -117,7 +117,7 @@ def draft_messages(messages: Any) -> tuple[str, list[Any]]:
     except ValueError as error:
         raise BrokenRow(f"messages {error}") from None
     first = next((place for place, message in enumerate(every) if message["role"] == "assistant"), len(every))
-    return messages_to_completion(every[first:])
+    return make_completion(every[first:])
 
 
 def read_sample_tokens(row: Mapping[str, Any]) -> TokenColumns | None:

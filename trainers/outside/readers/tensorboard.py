@@ -27,7 +27,7 @@ from trainers.outside.readers.base import (
     SourceOpening,
     list_folder,
 )
-from trainers.outside.readers.chat_text import find_template_turns, text_to_prompt, to_storable_text
+from trainers.outside.readers.chat_text import find_template_turns, parse_prompt, to_storable_text
 from trainers.outside.readers.metric_rows import StepMerger
 from trainers.outside.readers.protobuf_wire import WireError, find_messages, read_double, read_fields, read_float, to_signed
 from trainers.outside.readers.record_framing import FramingError, read_tf_records
@@ -160,7 +160,7 @@ def draft_sample(text: str, reward: float) -> RolloutDraft:
     """Prompt and completion are told apart where a template's "assistant" line stands between them; else everything is the completion."""
     text = to_storable_text(text)
     found = ANSWER.search(text)
-    prompt: list[Message] = text_to_prompt(text[: found.end()]) if found else []
+    prompt: list[Message] = parse_prompt(text[: found.end()]) if found else []
     completion = text[found.end() :] if found else text
     finite = reward if reward == reward and abs(reward) != float("inf") else None
     return RolloutDraft(prompt, completion, reward=finite, rewards={"reward": finite}, turns=find_template_turns(completion))

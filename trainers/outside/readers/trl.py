@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.outside.readers.base import BrokenRow, SourceError, SourceFormat, SourceOpening, list_folder, read_number
-from trainers.outside.readers.chat_text import messages_to_completion, messages_to_prompt, read_messages, text_to_prompt
+from trainers.outside.readers.chat_text import make_completion, make_prompt, parse_prompt, read_messages
 from trainers.outside.readers.json_lines import RawLine
 from trainers.outside.readers.parquet_rows import drop_nulls, list_parquet_columns, read_parquet_rows
 from trainers.outside.readers.rollout_drafts import RolloutDraft, collect_numbers
@@ -73,8 +73,8 @@ class TrlReader(StepFilesReader):
         scored = [(weight, rewards[name]) for name, weight in weights.items() if rewards.get(name) is not None]
         prompt, completion = drop_nulls(row.get("prompt")), drop_nulls(row.get("completion"))
         try:
-            asked = text_to_prompt(prompt) if isinstance(prompt, str) else messages_to_prompt(read_messages(prompt))
-            text, turns = (completion, []) if isinstance(completion, str) else messages_to_completion(read_messages(completion))
+            asked = parse_prompt(prompt) if isinstance(prompt, str) else make_prompt(read_messages(prompt))
+            text, turns = (completion, []) if isinstance(completion, str) else make_completion(read_messages(completion))
         except ValueError as error:
             raise BrokenRow(f"prompt or completion {error}") from None
         return RolloutDraft(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.outside.readers.base import BrokenRow, SourceFormat, SourceOpening, list_folder, name_phase, read_number, read_text
-from trainers.outside.readers.chat_text import find_template_turns, text_to_prompt, to_storable_text
+from trainers.outside.readers.chat_text import find_template_turns, parse_prompt, to_storable_text
 from trainers.outside.readers.json_lines import is_row_with
 from trainers.outside.readers.rollout_drafts import RolloutDraft, collect_numbers
 from trainers.outside.readers.step_files import StepFile, StepFilesReader
@@ -51,7 +51,7 @@ class VerlReader(StepFilesReader):
         completion = read_text(row, "output")
         score = read_number(row, "score")
         return RolloutDraft(
-            prompt=text_to_prompt(read_text(row, "input")),
+            prompt=parse_prompt(read_text(row, "input")),
             completion=completion,
             reward=score,
             rewards={"score": score} | collect_numbers(row, OWN),

@@ -157,7 +157,7 @@ def check_definition(caller: Caller, given: dict[str, Any]) -> dict[str, Any]:
     return definition
 
 
-def team_functions(request: HttpRequest) -> Any:
+def select_functions(request: HttpRequest) -> Any:
     return RewardFunction.objects.of(caller_of(request).team).select_related("team").prefetch_related("versions")
 
 
@@ -179,7 +179,7 @@ def list_reward_functions(
     request: HttpRequest, after: After, limit: Limit, archived: bool = Query(False, description="Archived ones in place of the others.")
 ) -> object:
     """Newest first."""
-    rows = team_functions(request).filter(archived_at__isnull=not archived, pk__lt=parse_after_id(after)).order_by("-pk")
+    rows = select_functions(request).filter(archived_at__isnull=not archived, pk__lt=parse_after_id(after)).order_by("-pk")
     return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_function)
 
 
@@ -195,7 +195,7 @@ def create_reward_function(request: HttpRequest, given: RewardFunctionIn, key: K
     definition = check_definition(caller, given.definition)
     act = lambda: [create_function(caller.team, caller.user, given.name, definition, given.note).function_id]  # noqa: E731
     [made], fresh = run_idempotent_action(request, caller, key, act)
-    return Status(201 if fresh else 200, serialize_function(one_of(team_functions(request), int(made))))
+    return Status(201 if fresh else 200, serialize_function(one_of(select_functions(request), int(made))))
 
 
 @router.post("/reward-functions/try", auth=require_permission("rewards.write"), response=TryOut, summary="Try a definition")
@@ -208,7 +208,7 @@ def try_reward_function(request: HttpRequest, given: TryIn) -> object:
 
 @router.get("/reward-functions/{int:reward_id}", auth=require_permission("rewards.read"), response=RewardFunctionOut, summary="A reward function")
 def get_reward_function(request: HttpRequest, reward_id: int) -> object:
-    return serialize_function(one_of(team_functions(request), reward_id))
+    return serialize_function(one_of(select_functions(request), reward_id))
 
 
 @router.get(
@@ -219,7 +219,7 @@ def get_reward_function(request: HttpRequest, reward_id: int) -> object:
 )
 def list_reward_versions(request: HttpRequest, reward_id: int, after: After, limit: Limit) -> object:
     """Newest first."""
-    function = one_of(team_functions(request), reward_id)
+    function = one_of(select_functions(request), reward_id)
     rows = RewardVersion.objects.filter(function=function, pk__lt=parse_after_id(after)).select_related("created_by").order_by("-pk")
     return paginate_rows(list(rows[: limit + 1]), limit, lambda row: row.pk, serialize_version)
 
@@ -232,7 +232,7 @@ def list_reward_versions(request: HttpRequest, reward_id: int, after: After, lim
 )
 def create_reward_version(request: HttpRequest, reward_id: int, given: RewardVersionIn, key: Key) -> object:
     """Refused where nothing changed. Runs and tasks keep the version they have."""
-    caller, function = caller_of(request), one_of(team_functions(request), reward_id)
+    caller, function = caller_of(request), one_of(select_functions(request), reward_id)
     definition = check_definition(caller, given.definition)
     [made], fresh = run_idempotent_action(request, caller, key, lambda: [add_version(function, caller.user, definition, given.note).pk])
     rows = RewardVersion.objects.of(caller.team).select_related("created_by")

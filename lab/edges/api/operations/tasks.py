@@ -19,7 +19,7 @@ from lab.data.tasks.building import TaskWish
 from lab.data.tasks.definition_check import refuse_wrong_definition
 from lab.data.tasks.models import NAME_LENGTH, NOTE_LENGTH, Fetch, Task, TaskVersion
 from lab.data.tasks.rows import COLUMN, SHARE, RowPlan
-from lab.data.tasks.usage import runs_of
+from lab.data.tasks.usage import find_version_runs
 from lab.edges.api.base import Query, RequestBody, caller_of, make_router, one_of, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.operations.datasets_import import BODY, PIECE, find_project
@@ -188,7 +188,7 @@ def get_task(request: HttpRequest, task_id: int) -> object:
     """With its versions and the runs on them."""
     task = find_team_task(request, task_id)
     versions = list(task.versions.all())
-    runs = [run.pk for found in runs_of(versions).values() for run in found]
+    runs = [run.pk for found in find_version_runs(versions).values() for run in found]
     return {**serialize_task(task), "history": [serialize_version(version) for version in versions], "runs": runs}
 
 
@@ -270,7 +270,7 @@ def make_version(request: HttpRequest, given: TaskIn, task: Task | None, key: An
     def act() -> list[Any]:
         source, wish = read_source(request, given.source, task), read_wish(request, given)
         refuse_wrong_definition(caller.team, wish.definition)
-        with under_way(request), fields_of_body():
+        with under_way(request), move_problems_to_body():
             return [building.create_version(caller.team, caller.user, wish, source, task).pk]
 
     [pk], fresh = run_idempotent_action(request, caller, key, act)
@@ -278,7 +278,7 @@ def make_version(request: HttpRequest, given: TaskIn, task: Task | None, key: An
 
 
 @contextmanager
-def fields_of_body() -> Iterator[None]:
+def move_problems_to_body() -> Iterator[None]:
     """What is wrong with rows, or a model, stands where the body has it."""
     try:
         yield
@@ -338,7 +338,7 @@ def preview_task(request: HttpRequest, given: PreviewIn) -> object:
     source, wish = read_source(request, given.source, None), read_wish(request, given)
     refuse_wrong_definition(team, wish.definition)
     ask = preview.PreviewAsk(spec_policy=given.policy, completion=given.completion, pasted=tuple(given.pasted))
-    with under_way(request), fields_of_body():
+    with under_way(request), move_problems_to_body():
         found = preview.preview_task(team, wish, source, ask)
     return {**found, "summary": preview.summarize_preview(found, ask)}
 
