@@ -4,6 +4,7 @@ import threading
 import uuid
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection
@@ -24,9 +25,9 @@ SPEC: dict[str, Any] = {"task": {"name": "mini_gsm"}, "training": {"trainer": "g
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    messages: list[tuple[str, str]] = []
-    monkeypatch.setattr(launching, "send_supervise_task", lambda run_id, queue: messages.append((run_id, queue)))
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, UUID, str]]:
+    messages: list[tuple[str, UUID, str]] = []
+    monkeypatch.setattr(launching, "send_task_message", lambda task, run_id, queue: messages.append((task, run_id, queue)))
     return messages
 
 
@@ -48,7 +49,7 @@ def test_the_message_is_sent_once_the_run_is_committed(
     with django_capture_on_commit_callbacks(execute=True):
         run = launch_run(team, None, SPEC)
         assert sent == []
-    assert sent == [(str(run.pk), "gpu")]
+    assert sent == [("supervise", run.pk, "gpu")]
 
 
 def test_a_refused_spec_leaves_nothing_behind(team: Team) -> None:
@@ -74,7 +75,7 @@ def test_only_the_first_stage_of_a_chain_is_sent(
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):
         first, *_ = launch_recipe(team, None, "demo")
-    assert sent == [(str(first.pk), "gpu")]
+    assert sent == [("supervise", first.pk, "gpu")]
 
 
 def test_a_change_reaches_the_stages_it_fits(team: Team) -> None:

@@ -13,9 +13,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.data.datasets import files, importing_rows, storage_room
 from lab.data.datasets.models import Dataset, Form, Row, Source, Version, VersionState
 from lab.data.datasets.row_building import BATCH, Composition, Progress, compose_rows, finalize_rows
@@ -28,7 +26,7 @@ from lab.lib.clock import database_now
 from lab.lib.refusals import Problem, Refusal
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import send_task_message
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +66,7 @@ def resolve_dataset_rule(dataset: Dataset, rule: DatasetRule) -> DatasetRule:
 
 def enqueue_version_build(version: Version) -> None:
     """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
-    transaction.on_commit(lambda: send_version_task(version.pk))
-
-
-def send_version_task(version_id: int) -> None:
-    try:
-        app.send_task(TASK, args=[version_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("version %s waits in the database, Redis cannot be told: %s", version_id, error)
+    transaction.on_commit(lambda: send_task_message(TASK, version.pk))
 
 
 def build_version(version_id: int) -> None:

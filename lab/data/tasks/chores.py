@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-import redis
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from lab.data.datasets.uploads import KEPT_SECONDS
-from lab.data.tasks.fetching import send_fetch_task
+from lab.data.tasks.fetching import TASK
 from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, find_task_folder
 from lab.data.tasks.usage import is_used
 from lab.data.tasks.verbs import get_bin_days
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.workers.backlog import count_queue_backlog
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import resend_overdue
 
-log = logging.getLogger(__name__)
-
-OVERDUE = timedelta(seconds=10)  # a message is looked for when a fetch has waited this long
 KEPT = timedelta(seconds=KEPT_SECONDS)
-AT_ONCE = 20
+AT_ONCE = 20  # tasks deleted in a round
 
 
 def sweep_tasks() -> None:
@@ -33,15 +27,7 @@ def sweep_tasks() -> None:
     Fetch.across_teams.requeue()
     Fetch.across_teams.filter(~Q(state=FetchState.FETCHING), created_at__lt=Now() - KEPT).delete()
     purge_due_tasks()
-    queued = Fetch.across_teams.filter(state=FetchState.QUEUED, created_at__lt=Now() - OVERDUE)
-    waiting = list(queued.order_by("created_at").values_list("pk", flat=True)[:AT_ONCE])
-    try:
-        missing = bool(waiting) and not count_queue_backlog(ANALYSIS)
-    except redis.RedisError as error:
-        log.warning("Redis is away, %d fetches cannot be sent (%s)", len(waiting), error)
-        return
-    for pk in waiting if missing else ():
-        send_fetch_task(str(pk))
+    resend_overdue(TASK, Fetch.across_teams.filter(state=FetchState.QUEUED))
 
 
 def purge_due_tasks() -> int:

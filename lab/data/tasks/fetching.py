@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import sys
 import tempfile
@@ -14,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import transaction
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.data.datasets import storage_room, uploads
 from lab.data.tasks.models import Fetch, FetchState
 from lab.data.tasks.rows import MOST_ROWS
@@ -28,10 +25,8 @@ from lab.lib.processes import kill_tree
 from lab.lib.refusals import InputRefusal, Problem, Refusal
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import send_task_message
 from trainers.contract.spec import HUB_ID
-
-log = logging.getLogger(__name__)
 
 TASK = "fetch-rows"
 SECONDS = 900  # a fetch may take
@@ -52,7 +47,7 @@ def request_fetch(team: Team, user: User | None, given: Mapping[str, Any]) -> Fe
             raise Refusal(f"{MOST_OPEN} fetches of the team are open already.", "Wait for one to finish.", code="open")
         fetch = Fetch.objects.create(team=team, user=user, kind=GYM if kind == GYM else HUB, settings=settings)
         record_audit_entry("task.fetch", fetch, source=fetch.kind, name=settings["name"])
-        transaction.on_commit(lambda: send_fetch_task(str(fetch.pk)))
+        transaction.on_commit(lambda: send_task_message(TASK, fetch.pk))
     return fetch
 
 
@@ -84,14 +79,6 @@ def read_row_count(text: Any, problems: list[Problem], field: str) -> int:
     if rows is None:
         problems.append(Problem(field, f"The number of rows is from 1 to {MOST_ROWS:,}.", "Enter another number."))
     return rows or 1
-
-
-def send_fetch_task(fetch_id: str) -> None:
-    """A message that cannot be sent now is sent by the next worker's sweep."""
-    try:
-        app.send_task(TASK, args=[fetch_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("fetch %s waits in the database, Redis cannot be told: %s", fetch_id, error)
 
 
 # On the worker.

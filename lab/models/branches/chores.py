@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from lab.models.branches.models import Branch, TokenAlternatives
 from lab.models.playground.chores import sweep_sampler_questions
-from lab.models.playground.requests import send_sampler_task
 
 
 def sweep_branches() -> None:
     """One round. Raises database errors; the caller sweeps again later."""
-    sweep_sampler_questions(Branch, partial(send_sampler_task, "branch"))
-    sweep_sampler_questions(TokenAlternatives, partial(send_sampler_task, "alternatives"))
+    sweep_sampler_questions(Branch, "branch")
+    sweep_sampler_questions(TokenAlternatives, "alternatives")

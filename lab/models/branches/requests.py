@@ -16,10 +16,10 @@ from lab.models.branches.models import Branch, Choice, PlaceQuestion, TokenAlter
 from lab.models.branches.offered import OfferedCheckpoint, list_offered_checkpoints
 from lab.models.branches.places import MOST_NEW, MOST_TOTAL, StoredPlace, find_stored_place, read_temperature
 from lab.models.playground.models import SamplingStatus
-from lab.models.playground.requests import send_sampler_task
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.workers.messages import send_task_message
 
 MOST_COUNT = 16
 SHOWN_TEXT = 200  # characters of a token that are kept with the branch
@@ -110,7 +110,7 @@ class BranchForm(PlaceForm):
 
 def enqueue_question(task: str, question: Asked) -> Asked:
     """Tells the workers once the transaction is committed."""
-    transaction.on_commit(lambda: send_sampler_task(task, str(question.pk)))
+    transaction.on_commit(lambda: send_task_message(task, question.pk))
     return question
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from django import forms
 from django.db import transaction
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.lib.refusals import Refusal
 from lab.models.embeddings.embedders import AUTOMATIC, find_embedder
 from lab.models.embeddings.models import OPEN, Embedder, Embedding, EmbeddingJob, JobKind
@@ -18,9 +15,7 @@ from lab.rollouts.browse.selection import Selection
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
-from lab.training.workers.models import ANALYSIS
-
-log = logging.getLogger(__name__)
+from lab.training.workers.messages import send_task_message
 
 MOST_ROLLOUTS, LEAST_ROLLOUTS = 5000, 10
 MOST_CLUSTERS = 30
@@ -153,11 +148,4 @@ def delete_vectors(embedder: Embedder) -> int:
 
 def enqueue_embedding_job(job: EmbeddingJob) -> None:
     """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
-    transaction.on_commit(lambda: send_embedding_task(job.pk))
-
-
-def send_embedding_task(job_id: int) -> None:
-    try:
-        app.send_task("embedding", args=[job_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("embedding job %s waits in the database, Redis cannot be told: %s", job_id, error)
+    transaction.on_commit(lambda: send_task_message("embedding", job.pk))

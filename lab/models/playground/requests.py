@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
 from django.db import transaction
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.models.playground.models import Sampling, Side
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
-from lab.training.workers.models import ANALYSIS
-
-log = logging.getLogger(__name__)
+from lab.training.workers.messages import send_task_message
 
 PROMPT_LENGTH = 20_000
 MOST_COUNT, MOST_TOKENS = 8, 2048
@@ -88,17 +83,5 @@ def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str,
             Side(sampling=sampling, place=index, checkpoint=checkpoint, label=format_checkpoint_label(checkpoint)[:200])
             for index, checkpoint in enumerate(chosen)
         )
-        transaction.on_commit(lambda: enqueue_sampling(str(sampling.pk)))
+        transaction.on_commit(lambda: send_task_message("playground", sampling.pk))
     return sampling
-
-
-def enqueue_sampling(sampling_id: str) -> None:
-    send_sampler_task("playground", sampling_id)
-
-
-def send_sampler_task(name: str, question_id: str) -> None:
-    """A message that cannot be sent now is sent by the next worker's sweep."""
-    try:
-        app.send_task(name, args=[question_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("%s %s waits in the database, Redis cannot be told: %s", name, question_id, error)

@@ -7,14 +7,11 @@ import re
 from datetime import timedelta
 from time import monotonic
 
-import redis
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.lib.refusals import Refusal
 from lab.lib.sealed import UnsealError
 from lab.models.policies import hub, hub_token, model_card, push_checks
@@ -25,15 +22,13 @@ from lab.models.policies.promotion import lock_team_checkpoint, require_team_per
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Checkpoint
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import resend_overdue, send_task_message
 
 log = logging.getLogger(__name__)
 TASK = "push-policy"
 PART = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?", re.ASCII)
 SILENT = timedelta(minutes=10)  # without a sign of life the worker is gone
-OVERDUE = timedelta(seconds=10)  # a message is looked for when a push has waited this long
 TELL_SECONDS = 1.0  # between two rows written while uploading
-AT_ONCE = 20
 
 
 def repository_of(text: str) -> str:
@@ -63,7 +58,7 @@ def request_push(team: Team, user: User, checkpoint: Checkpoint, repository: str
         except IntegrityError:
             raise Refusal(f"It is already being pushed to {repository}.") from None
         record_audit_entry("policy.push", held, team=team, actor=user, label=format_checkpoint_label(held), repository=repository, private=private)
-        transaction.on_commit(lambda: enqueue_push(push.pk))
+        transaction.on_commit(lambda: send_task_message(TASK, push.pk))
     return push
 
 
@@ -86,13 +81,6 @@ def cancel_push(team: Team, user: User, push: Push) -> bool:
     if own.filter(state=PushState.QUEUED).update(state=PushState.CANCELLED, cancel=True, ended_at=Now()):
         return True
     return bool(own.filter(state=PushState.RUNNING).update(cancel=True))
-
-
-def enqueue_push(push_id: int) -> None:
-    try:
-        app.send_task(TASK, args=[push_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("push %s waits in the database, Redis cannot be told: %s", push_id, error)
 
 
 def execute_push(push_id: int) -> None:
@@ -163,14 +151,4 @@ def revive_lost_pushes() -> None:
     Push.across_teams.filter(gone).update(
         state=PushState.FAILED, ended_at=now, doing="", problem="Its worker was lost. Nothing was committed; push again."
     )
-    waiting = list(Push.across_teams.filter(state=PushState.QUEUED, asked_at__lt=now - OVERDUE).values_list("pk", flat=True)[:AT_ONCE])
-    if not waiting:
-        return
-    try:
-        length = int(redis.Redis.from_url(settings.REDIS_URL).llen(ANALYSIS))  # type: ignore[arg-type]
-    except redis.RedisError as error:
-        log.warning("Redis is away, %d pushes cannot be sent (%s)", len(waiting), error)
-        return
-    if not length:
-        for push in waiting:
-            enqueue_push(push)
+    resend_overdue(TASK, Push.across_teams.filter(state=PushState.QUEUED), since="asked_at")

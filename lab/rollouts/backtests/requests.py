@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, Min
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.lib.refusals import InputRefusal, Problem
 from lab.rollouts.backtests.models import NAME_LENGTH, Backtest
 from lab.rollouts.backtests.stored_rows import list_columns
@@ -18,9 +15,8 @@ from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.rewards.models import RewardVersion
 from lab.training.runs.models import Run
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import send_task_message
 
-log = logging.getLogger(__name__)
 DRAFT = "a draft"
 
 
@@ -61,11 +57,4 @@ def start_backtest(backtest: Backtest) -> None:
 
 def enqueue_backtest(backtest: Backtest) -> None:
     """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
-    transaction.on_commit(lambda: send_backtest_task(str(backtest.pk)))
-
-
-def send_backtest_task(backtest_id: str) -> None:
-    try:
-        app.send_task("backtest", args=[backtest_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("backtest %s waits in the database, Redis cannot be told: %s", backtest_id, error)
+    transaction.on_commit(lambda: send_task_message("backtest", backtest.pk))

@@ -5,6 +5,7 @@ class ReplayConfig(AppConfig):
     name = "lab.rollouts.replay"
 
     def ready(self) -> None:
-        from lab.rollouts.replay import departures
+        from lab.rollouts.replay.models import Replay, ReplayStatus
+        from lab.teams.people.departures import register_waiting_work
 
-        departures.register_replay_hooks()
+        register_waiting_work("replay", Replay, "what-if question", queued=ReplayStatus.QUEUED, ended=ReplayStatus.FAILED, verb="dropped")

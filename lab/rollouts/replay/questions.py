@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.lib.refusals import Refusal
 from lab.rollouts.replay.batch_span import select_batch_rollouts, select_trained_rollouts
 from lab.rollouts.replay.models import Replay
 from lab.rollouts.trajectories.models import RolloutTokens
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs.models import Run
-from lab.training.workers.models import ANALYSIS
+from lab.training.workers.messages import send_task_message
 from trainers.contract.spec import Problem, SpecError, parse_spec
 from trainers.contract.stacking import DEFAULT_BASES, check_stack
-
-log = logging.getLogger(__name__)
 
 READ = ("recipe", "lora", "task", "human", "training", "seed")  # of a stored spec; its policy, dataset and folders are not looked at
 ARRAYS = ("ids", "lengths", "logprobs", "entropies", "mask", "reference_logprobs")
@@ -123,11 +118,4 @@ def request_of(replay: Replay) -> bytes:
 
 def enqueue_replay(replay: Replay) -> None:
     """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
-    transaction.on_commit(lambda: send_replay_task(str(replay.pk)))
-
-
-def send_replay_task(replay_id: str) -> None:
-    try:
-        app.send_task("replay", args=[replay_id], queue=ANALYSIS)
-    except OperationalError as error:
-        log.warning("replay %s waits in the database, Redis cannot be told: %s", replay_id, error)
+    transaction.on_commit(lambda: send_task_message("replay", replay.pk))

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from lab.lib.refusals import Refusal
 from lab.lib.registry import Registry
 from lab.teams.accounts.models import ApiToken, Invitation, JoinRequest, Membership, Team, User
+from lab.teams.accounts.scope import TeamOwned
 from lab.teams.accounts.sessions import end_sessions
 from lab.teams.audit.recording import record_audit_entry
 from lab.teams.people.member_rules import keeps_an_owner, may_touch, reload_member, require_manager
@@ -41,6 +44,22 @@ def register_leaving_hook(room: str, hook: Hook | None, holds: Holds) -> None:
     if hook is not None:
         HOOKS.register(room, hook)
     HOLDERS.register(room, holds)
+
+
+def register_waiting_work(room: str, model: type[TeamOwned], noun: str, *, queued: str, ended: str, verb: str) -> None:
+    """What the person asked for and no worker has begun is not done: its ``status`` goes from ``queued`` to ``ended``, and ``verb`` says so."""
+
+    def select_waiting(team: Team, user: User) -> QuerySet[Any]:
+        return model.objects.of(team).filter(user=user, status=queued)
+
+    def end_waiting(team: Team, user: User) -> None:
+        select_waiting(team, user).update(status=ended, error="The person who started it has left the team. Run it again.", finished_at=Now())
+
+    def list_waiting(team: Team, user: User) -> list[MemberHolding]:
+        count = select_waiting(team, user).count()
+        return [MemberHolding(f"{count} waiting {noun}{'s are' if count > 1 else ' is'} {verb}.")] if count else []
+
+    register_leaving_hook(room, end_waiting, list_waiting)
 
 
 def list_member_holdings(member: Membership, *, signed_in: bool = False) -> list[MemberHolding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
-from kombu.exceptions import OperationalError
 
-from lab.celery import app
 from lab.teams.accounts.models import Membership, Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.catalog.catalog import CatalogError, load_catalog
@@ -24,9 +21,8 @@ from lab.training.runs.placement import Place, inherit_place
 from lab.training.runs.references import Spec, resolve_references
 from lab.training.runs.stages import stage_specs
 from lab.training.runs.team_tasks import find_spec_task
+from lab.training.workers.messages import send_task_message
 from trainers.contract.spec import FINAL, FolderPolicy, HubPolicy, Problem, RunPolicy, RunSpec, SpecError, parse_spec
-
-log = logging.getLogger(__name__)
 
 TASK_LENGTH = 100
 PENDING = "pending"  # stands for a folder that does not exist before the launch
@@ -156,14 +152,7 @@ def check_launch_spec(team: Team, spec: Spec, *, paths: bool = False, parent: Ru
 
 def enqueue_run(run: Run) -> None:
     """Tells the workers once the transaction is committed. A message that cannot be sent now is sent by the next worker's sweep."""
-    transaction.on_commit(lambda: send_supervise_task(str(run.pk), run.queue))
-
-
-def send_supervise_task(run_id: str, queue: str) -> None:
-    try:
-        app.send_task("supervise", args=[run_id], queue=queue)
-    except OperationalError as error:
-        log.warning("run %s waits in the database, Redis cannot be told: %s", run_id, error)
+    transaction.on_commit(lambda: send_task_message("supervise", run.pk, run.queue))
 
 
 def label_task(team: Team, spec: RunSpec) -> str:

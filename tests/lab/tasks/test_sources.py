@@ -69,8 +69,7 @@ def fetched(team: Team) -> Fetch:
 
 
 def test_a_worker_fetches_rows_and_the_form_goes_on_with_them(as_owner: Client, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[str] = []
-    monkeypatch.setattr(fetching, "send_fetch_task", sent.append)
+    monkeypatch.setattr(fetching, "send_task_message", lambda task, fetch_id: None)
     asked = {"act": "fetch", "kind": "hub", "hub_name": "openai/gsm8k", "hub_config": "main", "hub_split": "train", "hub_rows": "100"}
     response = as_owner.post("/tasks/new/", asked)
     fetch = fetched(team)
@@ -109,7 +108,7 @@ def test_what_is_no_id_is_refused_at_its_field(as_owner: Client, team: Team, giv
 
 
 def test_the_real_child_says_what_the_worker_lacks(as_owner: Client, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "send_fetch_task", lambda fetch_id: None)
+    monkeypatch.setattr(fetching, "send_task_message", lambda task, fetch_id: None)
     as_owner.post("/tasks/new/", {"act": "fetch", "kind": "gym", "gym_name": "leg_counting", "gym_rows": "5"})
     fetching.run_fetch(str(fetched(team).pk))
     assert fetched(team).state == FetchState.FAILED
