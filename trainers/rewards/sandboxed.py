@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from trainers.contract.problems import Problem
+from trainers.rewards.base import RewardFunction
 from trainers.rewards.scores import RewardFailed, Score, score_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trainers.rewards.scores import Rows
     from trainers.tasks.base import Example
 
@@ -32,18 +31,25 @@ def read_code(answer: str | None) -> str:
     return str(blocks[-1] if blocks else answer or "").strip("\n")
 
 
-def score_in_sandbox(rows: Rows, score: Callable[[str, Example], float | None]) -> list[Score]:
-    """As many rows at once as the sandbox runs forks. Raises RewardFailed on a machine without a sandbox."""
-    from trainers.sandbox import SandboxUnavailable, get_shared_sandbox
+class SandboxedReward(RewardFunction):
+    """A function whose ``score`` runs something in the sandbox."""
 
-    def score_row(text: str, example: Example) -> float | None:
-        try:
-            return score(text, example)
-        except SandboxUnavailable as error:
-            raise RewardFailed(f"code cannot be run on this machine: {error}") from error
+    @classmethod
+    def find_missing(cls, parameters: Any) -> list[Problem]:
+        return find_missing_sandbox()
 
-    with ThreadPoolExecutor(get_shared_sandbox().at_once) as threads:
-        return [score for [score] in threads.map(lambda row: score_each([row], score_row), rows)]
+    def score_batch(self, rows: Rows) -> list[Score]:
+        """As many rows at once as the sandbox runs forks. Raises RewardFailed on a machine without a sandbox."""
+        from trainers.sandbox import SandboxUnavailable, get_shared_sandbox
+
+        def score_row(text: str, example: Example) -> float | None:
+            try:
+                return self.score(text, example)
+            except SandboxUnavailable as error:
+                raise RewardFailed(f"code cannot be run on this machine: {error}") from error
+
+        with ThreadPoolExecutor(get_shared_sandbox().at_once) as threads:
+            return [score for [score] in threads.map(lambda row: score_each([row], score_row), rows)]
 
 
 def build_limits(seconds: float, megabytes: int) -> Any:

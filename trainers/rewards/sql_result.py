@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainers.contract.hyperparameters import param
 from trainers.rewards.answers import AnswerPlace, find_answer, find_reference
-from trainers.rewards.base import RewardFunction
-from trainers.rewards.sandboxed import build_limits, find_missing_sandbox, read_code, score_in_sandbox
+from trainers.rewards.sandboxed import SandboxedReward, build_limits, read_code
 from trainers.rewards.scores import UnusableRow
 
 if TYPE_CHECKING:
-    from trainers.contract.problems import Problem
-    from trainers.rewards.scores import Rows, Score
     from trainers.tasks.base import Example
 
 Found = tuple[tuple[Any, ...], ...]
@@ -32,7 +29,7 @@ class SqlResultParameters(AnswerPlace):
     memory: int = param(256, "Most memory of a query.", title="Memory limit", unit="MiB", advanced=True, ge=16, le=8192)
 
 
-class SqlResult(RewardFunction):
+class SqlResult(SandboxedReward):
     name = "sql-result"
     title = "SQL result"
     summary = "1 where the answer's query finds the rows that the reference's does. No opinion on a row whose reference finds nothing."
@@ -42,13 +39,6 @@ class SqlResult(RewardFunction):
         super().__init__(parameters)
         self.known: OrderedDict[tuple[str, str], Found] = OrderedDict()
         self.lock = Lock()
-
-    @classmethod
-    def find_missing(cls, parameters: Any) -> list[Problem]:
-        return find_missing_sandbox()
-
-    def score_batch(self, rows: Rows) -> list[Score]:
-        return score_in_sandbox(rows, self.score)
 
     def score(self, text: str, example: Example) -> float | None:
         chosen: SqlResultParameters = self.parameters

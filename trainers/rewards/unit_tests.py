@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainers.contract.hyperparameters import param
 from trainers.rewards.answers import AnswerPlace, find_answer
-from trainers.rewards.base import RewardFunction
-from trainers.rewards.sandboxed import build_limits, find_missing_sandbox, read_code, score_in_sandbox
+from trainers.rewards.sandboxed import SandboxedReward, build_limits, read_code
 from trainers.rewards.scores import UnusableRow
 
 if TYPE_CHECKING:
-    from trainers.contract.problems import Problem
-    from trainers.rewards.scores import Rows, Score
     from trainers.tasks.base import Example
 
 MOST_TESTS = 200
@@ -37,18 +34,11 @@ class UnitTestsParameters(AnswerPlace):
     memory: int = param(256, "Most memory of the code.", title="Memory limit", unit="MiB", advanced=True, ge=16, le=8192)
 
 
-class UnitTests(RewardFunction):
+class UnitTests(SandboxedReward):
     name = "unit-tests"
     title = "Unit tests"
     summary = "Whether the answer's Python passes the row's tests, run in the sandbox. The last code block is the code."
     Parameters = UnitTestsParameters
-
-    @classmethod
-    def find_missing(cls, parameters: Any) -> list[Problem]:
-        return find_missing_sandbox()
-
-    def score_batch(self, rows: Rows) -> list[Score]:
-        return score_in_sandbox(rows, self.score)
 
     def score(self, text: str, example: Example) -> float | None:
         from trainers.sandbox import get_shared_sandbox

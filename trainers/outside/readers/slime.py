@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,8 @@ from trainers.outside.readers.json_lines import RawLine
 from trainers.outside.readers.nemo_rl import find_mask_turns
 from trainers.outside.readers.rollout_drafts import RolloutDraft, TokenColumns, collect_numbers
 from trainers.outside.readers.skyrl import ENDING
-from trainers.outside.readers.step_files import NotComplete, StepFile, StepFilesReader
+from trainers.outside.readers.step_files import NotComplete, StepFile, WholeFilesReader
 from trainers.outside.readers.torch_archive import load_torch_archive
-from trainers.outside.readers.trl import EDGE_BYTES
 
 NAMED = re.compile(r"(eval_)?(\d{1,9})\.pt")
 ENDS = {"completed": "stop", "truncated": "length"}
@@ -58,7 +56,7 @@ def recognize_slime_dump(path: Path) -> bool:
     return False
 
 
-class SlimeReader(StepFilesReader):
+class SlimeReader(WholeFilesReader):
     def describe_opening(self) -> SourceOpening:
         return SourceOpening(config={"framework": "slime", "rollouts": str(self.path)})
 
@@ -75,13 +73,6 @@ class SlimeReader(StepFilesReader):
             raise NotComplete("it holds no list of samples")
         for number, row in enumerate(samples[mark["offset"] :], mark["offset"] + 1):
             yield RawLine(number, number, None), row
-
-    def fingerprint(self, file: StepFile, offset: int) -> str:
-        with file.path.open("rb") as opened:
-            first = opened.read(EDGE_BYTES)
-            size = opened.seek(0, 2)
-            opened.seek(max(0, size - EDGE_BYTES))
-            return blake2b(first + opened.read(), digest_size=8).hexdigest()
 
     def draft_rollout(self, row: dict[str, Any], file: StepFile) -> RolloutDraft:
         if not isinstance(row, dict):

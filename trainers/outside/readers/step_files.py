@@ -10,6 +10,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 ROW_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)  # BrokenRow, and what a row of surprising shape brings about
 REMEMBERED = 8  # steps whose groups are numbered in memory; an older one is numbered again from its files
+EDGE_BYTES = 4096  # of both ends of a file that is written at once, by which one that was written anew is known
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,17 @@ class StepFilesReader(RunReader):
                         numbers.number_next(draft.group_key())
             except ROW_ERRORS:
                 continue
+
+
+class WholeFilesReader(StepFilesReader):
+    """Files that are written at once, so that a changed end tells a file that was written anew."""
+
+    def fingerprint(self, file: StepFile, offset: int) -> str:
+        with file.path.open("rb") as opened:
+            first = opened.read(EDGE_BYTES)
+            size = opened.seek(0, 2)
+            opened.seek(max(0, size - EDGE_BYTES))
+            return blake2b(first + opened.read(), digest_size=8).hexdigest()
 
 
 def warn_of_row(file: StepFile, number: int, why: str, count: int) -> list[Item]:

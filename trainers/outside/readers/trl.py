@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from trainers.outside.readers.chat_text import make_completion, make_prompt, par
 from trainers.outside.readers.json_lines import RawLine
 from trainers.outside.readers.parquet_rows import drop_nulls, list_parquet_columns, read_parquet_rows
 from trainers.outside.readers.rollout_drafts import RolloutDraft, collect_numbers
-from trainers.outside.readers.step_files import NotComplete, StepFile, StepFilesReader
+from trainers.outside.readers.step_files import NotComplete, StepFile, WholeFilesReader
 
 NAMED = re.compile(r"completions_(\d{1,9})\.parquet")
 OWN = ("step", "prompt", "completion", "advantage")
-EDGE_BYTES = 4096
 
 
 def list_completion_files(path: Path) -> list[StepFile]:
@@ -48,7 +46,7 @@ def recognize_trl_completions(path: Path) -> bool:
     return False
 
 
-class TrlReader(StepFilesReader):
+class TrlReader(WholeFilesReader):
     def describe_opening(self) -> SourceOpening:
         return SourceOpening(config={"framework": "trl", "completions": str(self.path)})
 
@@ -58,14 +56,6 @@ class TrlReader(StepFilesReader):
     def read_rows(self, file: StepFile, mark: dict[str, Any], final: bool) -> Iterator[tuple[RawLine, dict[str, Any]]]:
         for number, row in enumerate(read_parquet_rows(file.path, mark["offset"]), mark["offset"] + 1):
             yield RawLine(number, number, None), row
-
-    def fingerprint(self, file: StepFile, offset: int) -> str:
-        """Of the whole file: it is written at once."""
-        with file.path.open("rb") as opened:
-            first = opened.read(EDGE_BYTES)
-            size = opened.seek(0, 2)
-            opened.seek(max(0, size - EDGE_BYTES))
-            return blake2b(first + opened.read(), digest_size=8).hexdigest()
 
     def draft_rollout(self, row: dict[str, Any], file: StepFile) -> RolloutDraft:
         rewards = collect_numbers(row, OWN)
