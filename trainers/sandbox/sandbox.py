@@ -126,10 +126,6 @@ class Sandbox:
                 verdicts.append(TestVerdict("timeout" if over.outcome == "timeout" else "error", over.error))
         return TestReport(tuple(verdicts))
 
-    def run_tests_many(self, answers: Sequence[str], tests: Sequence[str], **options: Any) -> list[TestReport]:
-        """The same tests for many answers, several at once; ``options`` of ``run_tests``."""
-        return self.run_together([partial(self.run_tests, source, tests, **options) for source in answers])
-
     def run_io_tests(self, source: str, cases: Sequence[tuple[str, str]], limits: ProgramLimits = DEFAULT) -> TestReport:
         """Whole programs judged by what they print: (stdin, expected stdout) each, a fork each. Outputs are compared here, line by line without
         trailing blanks and empty lines at the end; a program never sees what is expected.

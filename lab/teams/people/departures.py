@@ -50,7 +50,8 @@ def register_waiting_work(room: str, model: type[TeamOwned], noun: str, *, queue
     """What the person asked for and no worker has begun is not done: its ``status`` goes from ``queued`` to ``ended``, and ``verb`` says so."""
 
     def select_waiting(team: Team, user: User) -> QuerySet[Any]:
-        return model.objects.of(team).filter(user=user, status=queued)
+        rows: QuerySet[Any] = model.objects.of(team)
+        return rows.filter(user=user, status=queued)
 
     def end_waiting(team: Team, user: User) -> None:
         select_waiting(team, user).update(status=ended, error="The person who started it has left the team. Run it again.", finished_at=Now())
