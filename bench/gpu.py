@@ -57,7 +57,7 @@ from trainers.tasks.base import Example, Reward, Task  # noqa: E402
 
 RATIO = 1.02  # of a step with telemetry to a step of bare TRL
 ROUNDS = 2  # of each side, in turn
-WARM_UP = 2  # first steps of a round, not counted
+WARM_UP = 2  # first steps of a round, not counted, nor is the last: ours saves its checkpoint in it
 SHARED = 0.02  # of the rewarded words' embeddings, in the units of their own deviation
 
 
@@ -363,8 +363,9 @@ def measure_ratio(trainer: str, rounds: dict[bool, list[Round]], figures: Figure
     """
     whole, outside = {}, {}
     for telemetry, side in ((False, "bare TRL"), (True, "with telemetry")):
-        whole[telemetry] = statistics.median(step for one in rounds[telemetry] for step in one.seconds[WARM_UP:])
-        steps = [step - made for one in rounds[telemetry] for step, made in zip(one.seconds[WARM_UP:], one.generated[WARM_UP:], strict=True)]
+        counted = [pair for one in rounds[telemetry] for pair in list(zip(one.seconds, one.generated, strict=True))[WARM_UP:-1]]
+        whole[telemetry] = statistics.median(step for step, _ in counted)
+        steps = [step - made for step, made in counted]
         outside[telemetry] = statistics.median(steps)
         figures.add(f"{trainer} step, {side}", round(1000 * whole[telemetry], 1), "ms")
         figures.add(f"{trainer} outside generation, {side}", round(1000 * outside[telemetry], 1), "ms")
