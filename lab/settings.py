@@ -303,7 +303,7 @@ BODY_LIMIT, BODY_LIMITS = 3_000_000, {"/datasets/import/": 51_000_000, "/api/v1/
 BODY_LIMITS |= {"/tasks/new/": 51_000_000, "/api/v1/tasks/uploads": 51_000_000}
 DATA_UPLOAD_MAX_NUMBER_FILES = 1
 
-# How long a run may go without a sign of life before another worker takes it, and how long a stop may take before it becomes a kill.
+# How long a run may go without a heartbeat before another worker takes it, and how long a stop may take before it becomes a kill.
 LEASE_SECONDS = env.float("LAB_LEASE_SECONDS", default=30)
 STOP_GRACE_SECONDS = env.float("LAB_STOP_GRACE_SECONDS", default=120)
 BIN_DAYS = env.int("LAB_BIN_DAYS", default=30)  # from the bin on; a run that is there already keeps the day it was given

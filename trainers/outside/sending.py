@@ -56,7 +56,7 @@ class Sender:
         return True
 
     def tell_alive(self) -> None:
-        """A sign of life while there is nothing to send: the lab gives a silent run up. Raises LabError."""
+        """A heartbeat while there is nothing to send: the lab gives a silent run up. Raises LabError."""
         if self.offset is not None:
             answer = self.client.send(self.opening["key"], self.offset, b"")
             self.offset, self.stop_asked = answer.offset, answer.stop

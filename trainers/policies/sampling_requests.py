@@ -31,7 +31,7 @@ class Asked(msgspec.Struct):
 
 
 class LineWriter:
-    """Writes lines of JSON to ``out``, and while it is used as a context a sign of life every ALIVE_SECONDS."""
+    """Writes lines of JSON to ``out``, and while it is used as a context a heartbeat every ALIVE_SECONDS."""
 
     def __init__(self, out: Any) -> None:
         self.out, self.lock, self.over = out, threading.Lock(), threading.Event()

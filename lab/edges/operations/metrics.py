@@ -84,7 +84,7 @@ def measure_workers() -> Iterator[GaugeMetricFamily]:
     states = Counter(name_worker_state(worker) for worker in workers)
     yield make_gauge("lab_workers", "Worker processes by state", "state", {state: states[state] for state in WORKER_STATES})
     unseen = {worker.name: worker.unseen.total_seconds() for worker in workers}
-    yield make_gauge("lab_worker_unseen_seconds", "Since the worker's last sign of life", "worker", unseen)
+    yield make_gauge("lab_worker_unseen_seconds", "Since the worker's last heartbeat", "worker", unseen)
 
 
 def measure_ingest() -> Iterator[GaugeMetricFamily]:

@@ -64,7 +64,7 @@ def write_branch(branch: Branch, sampler: Conversation) -> bool:
             scores = {name: line[name] for name in ("rewards", "reward", "problem")}
             Continuation.objects.filter(branch=branch, number=line["number"]).update(**scores)
         else:
-            continue  # a sign of life
+            continue  # a heartbeat
         sampling.publish_sampling_update(branch)
     return True
 

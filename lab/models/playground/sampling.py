@@ -75,7 +75,7 @@ def write_side_samples(sampling: Sampling, side: Side, sampler: Conversation) ->
             for number, completion in enumerate(line["completions"]):
                 Sample.objects.update_or_create(side=side, number=number, defaults=pack_completion(completion))
         else:
-            continue  # a sign of life
+            continue  # a heartbeat
         publish_sampling_update(sampling)
     return True
 

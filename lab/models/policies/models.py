@@ -202,7 +202,7 @@ class Push(TeamOwned):
     cancel = models.BooleanField(default=False)
     by = models.ForeignKey(USER, models.SET_NULL, null=True, related_name="+")
     asked_at = models.DateTimeField(db_default=Now())
-    beat_at = models.DateTimeField(null=True)  # the task's last sign of life
+    beat_at = models.DateTimeField(null=True)  # the task's last heartbeat
     ended_at = models.DateTimeField(null=True)
 
     class Meta:

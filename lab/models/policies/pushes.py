@@ -27,7 +27,7 @@ from lab.training.workers.messages import resend_overdue, send_task_message
 log = logging.getLogger(__name__)
 TASK = "push-policy"
 PART = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?", re.ASCII)
-SILENT = timedelta(minutes=10)  # without a sign of life the worker is gone
+SILENT = timedelta(minutes=10)  # without a heartbeat the worker is gone
 TELL_SECONDS = 1.0  # between two rows written while uploading
 
 

@@ -65,7 +65,7 @@ class RunQuerySet(TeamQuerySet["Run"]):
         return self.filter(archived_at=None, binned_at=None)
 
     def expired(self) -> RunQuerySet:
-        """Runs whose owner has shown no sign of life for the length of a lease."""
+        """Runs whose owner has sent no heartbeat for the length of a lease."""
         return self.filter(status__in=ACTIVE, lease_until__lt=Now())
 
 

@@ -12,6 +12,6 @@ REMEMBERED = timedelta(hours=1)  # how long a worker that left is still listed
 
 
 def list_recent_workers() -> list[Worker]:
-    """Workers alive now, then those that left within REMEMBERED, each newest sign of life first."""
+    """Workers alive now, then those that left within REMEMBERED, each newest heartbeat first."""
     seen = Worker.objects.judged().filter(seen_at__gte=Now() - REMEMBERED).order_by("-seen_at")
     return sorted(seen, key=lambda worker: (not worker.is_alive, worker.name if worker.is_alive else ""))

@@ -1,4 +1,4 @@
-"""The ledger of leases: written by the supervisor at the claim, with every sign of life and at the end; read as hours of a month."""
+"""The ledger of leases: written by the supervisor at the claim, with every heartbeat and at the end; read as hours of a month."""
 
 from __future__ import annotations
 

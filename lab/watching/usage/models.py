@@ -33,7 +33,7 @@ class Quota(TeamOwned):
 
 
 class Lease(TeamOwned):
-    """One worker held by one run, from the claim to ``seen_at``: the end, or the last sign of life of a worker that was killed."""
+    """One worker held by one run, from the claim to ``seen_at``: the end, or the last heartbeat of a worker that was killed."""
 
     team = models.ForeignKey(Team, models.CASCADE, related_name="leases")
     run = models.ForeignKey(Run, models.SET_NULL, null=True, related_name="leases")
