@@ -90,8 +90,12 @@ document.addEventListener("pointerdown", (event) => {
   pressed = event.target;
   for (const slot of slots.values()) if (isPressed(slot) && slot.now && slot.now.xhr) requeueFetch(slot);
 }, true);
-for (const name of ["pointerup", "pointercancel", "contextmenu"]) {
+let dragging = false; // the browser ends the pointer where a drag begins: what is dragged is held until it is dropped
+document.addEventListener("dragstart", () => { dragging = true; }, true);
+document.addEventListener("dragend", () => { dragging = false; }, true);
+for (const name of ["pointerup", "pointercancel", "contextmenu", "dragend"]) {
   document.addEventListener(name, () => setTimeout(() => { // after the click
+    if (dragging) return;
     pressed = null;
     slots.forEach(wakeSlot);
   }), true);
