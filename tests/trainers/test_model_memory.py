@@ -89,7 +89,7 @@ def test_four_bits_take_an_eighth_of_the_layers_and_leave_embeddings() -> None:
 
 
 def test_vllm_takes_a_share_of_the_gpu() -> None:
-    spec = make_spec(training={"use_vllm": True})
+    spec = make_spec(training={"generation": "colocate"})
     known = {part.name: part for part in estimate_training_memory(FACTS, spec, 60, 80 * GIB)}
     assert known["vLLM"].low == known["vLLM"].high == round(0.3 * 80 * GIB)
     assert "KV cache" not in known

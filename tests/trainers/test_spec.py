@@ -98,7 +98,7 @@ def test_a_dataset_brings_its_own_number_of_prompts():
 
 
 def test_vllm_on_a_cpu_is_refused():
-    assert only(training={"trainer": "grpo", "use_vllm": True}, device="cpu").field == "training.use_vllm"
+    assert only(training={"trainer": "grpo", "generation": "server"}, device="cpu").field == "training.generation"
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def build_group_arguments(attempt: Attempt) -> dict[str, Any]:
         "num_iterations": training.num_iterations,
         "steps_per_generation": training.steps_per_generation,
         "reward_weights": list(attempt.weights.values()),
-        "use_vllm": training.use_vllm,
-        "vllm_mode": "colocate",
+        "use_vllm": training.uses_vllm,
+        **(attempt.generation_server.build_arguments() if attempt.generation_server else {"vllm_mode": "colocate"}),
         "log_completions": False,
     }

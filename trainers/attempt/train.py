@@ -44,6 +44,7 @@ from trainers.attempt.context import CHECKPOINTS, Attempt
 from trainers.attempt.edits import Edits
 from trainers.attempt.environment import describe_environment
 from trainers.attempt.evaluate import HeldOut, measured_before_training
+from trainers.attempt.generation_server import run_generation_server
 from trainers.attempt.inputs import describe_inputs
 from trainers.attempt.memory import report_memory
 from trainers.attempt.report import Reporter
@@ -123,13 +124,14 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     clear_partial(folder / CHECKPOINTS)
     resume = next(iter(list_whole_checkpoints(folder / CHECKPOINTS)[::-1]), None)
     policy_folder = resolve_policy_folder(spec, folder, task, reporter, stop, resume)
-    with reporter.busy("loading"):
-        policy = policies.load_policy(policy_folder, spec)
-    attempt = Attempt(spec, folder, task, policy, reporter, stop)
-    edits = Edits(folder, spec, task, reporter)
-    report_attempt_start(attempt, step_of(resume) if resume else 0)
-    with closing(attempt.columns):
-        return train_attempt(attempt, edits, resume)
+    with run_generation_server(spec, policy_folder, reporter, stop) as server:
+        with reporter.busy("loading"):
+            policy = policies.load_policy(policy_folder, spec)
+        attempt = Attempt(spec, folder, task, policy, reporter, stop, generation_server=server)
+        edits = Edits(folder, spec, task, reporter)
+        report_attempt_start(attempt, step_of(resume) if resume else 0)
+        with closing(attempt.columns):
+            return train_attempt(attempt, edits, resume)
 
 
 def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[int, int]:
@@ -148,6 +150,8 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     stop.check()
     with reporter.busy("preparing"):
         trainer = build_trainer_adapter(attempt, rows, heldout, stack)
+    if attempt.generation_server is not None:
+        attempt.generation_server.limit_waiting(trainer)
     trainer.edits = edits
     if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
         heldout.measure(trainer.model, 0)
@@ -195,7 +199,8 @@ def try_lock(file: IO[str]) -> bool:
 def set_up() -> None:
     """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise), one GPU."""
     # Read when CUDA is first used. With several GPUs in sight transformers would split every batch over them (DataParallel).
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    os.environ.setdefault("LAB_WORKER_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "0"))  # a generation server takes others of them
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LAB_WORKER_GPUS"].split(",")[0]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     for chatty in ("httpx", "accelerate", "filelock", "fsspec", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -204,13 +204,13 @@ def size_cache(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
 
 
 def uses_vllm(spec: RunSpec) -> bool:
-    return isinstance(spec.training, GroupRollouts) and spec.training.use_vllm
+    return isinstance(spec.training, GroupRollouts) and spec.training.uses_vllm
 
 
 def estimate_vllm(parameters: int, shape: Shape, spec: RunSpec, lengths: Lengths, device_memory: int) -> MemoryPart:
     """vLLM has weights in bf16 of its own and its KV cache. TRL lets it reserve a share of the GPU, which has to hold both."""
-    if not uses_vllm(spec):
-        return part_of("vLLM", 0, "none")
+    if not (isinstance(spec.training, GroupRollouts) and spec.training.generation == "colocate"):
+        return part_of("vLLM", 0, "none on this GPU")
     least = parameters * HALF
     share = max(round(VLLM_SHARE * device_memory), least)
     if device_memory:

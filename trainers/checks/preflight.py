@@ -167,10 +167,20 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
 
 def find_turn_problem(spec: RunSpec, task: Task) -> Problem | None:
     """Where the task's world answers and the trainer samples single answers."""
-    if task.max_turns == 1 or spec.training.takes_turns:
+    if task.max_turns == 1:
         return None
+    if spec.training.takes_turns:
+        return find_turns_of_vllm(spec, task)
     message = f"samples single answers, and {task.name} has up to {task.max_turns} turns"
     return Problem("training.trainer", spec.training.trainer, message, "train GRPO, or choose a task of one turn")
+
+
+def find_turns_of_vllm(spec: RunSpec, task: Task) -> Problem | None:
+    """Several turns are sampled by the lab's own loop, which vLLM would stand beside without a use."""
+    if not (isinstance(spec.training, GroupRollouts) and spec.training.uses_vllm):
+        return None
+    message = f"{task.name} has up to {task.max_turns} turns, which are sampled with transformers"
+    return Problem("training.generation", spec.training.generation, message, "use transformers, or a task of one turn")
 
 
 def check_splits(spec: RunSpec, task: Task, report: PreflightReport) -> bool:
@@ -259,8 +269,9 @@ def check_machine(spec: RunSpec, report: PreflightReport) -> None:
         report.warn("device", "cuda", "no NVIDIA device is visible on this machine", "run it on a GPU worker, or choose device auto")
     if spec.precision == "bf16" and (spec.device == "cpu" or not gpu):
         report.warn("precision", "bf16", "bf16 is slower than fp32 on a CPU", "choose precision auto")
-    if isinstance(spec.training, GroupRollouts) and spec.training.use_vllm and find_spec("vllm") is None:
-        report.warn("training.use_vllm", True, "vllm is not installed on this machine", "run it on a worker that has it, or generate without it")
+    if isinstance(spec.training, GroupRollouts) and spec.training.uses_vllm and find_spec("vllm") is None:
+        fix = "run it on a worker that has it, or generate with transformers"
+        report.warn("training.generation", spec.training.generation, "vllm is not installed on this machine", fix)
     untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
     if untrained and not isinstance(spec.training, Demonstrated):
         message = "the weights are random: no answer will be right, so there is no reward signal"

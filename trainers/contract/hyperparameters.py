@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainers.contract.problems import Contradiction, Problem
 
+TRANSFORMERS = "transformers"  # what samples completions unless vLLM does
+
 
 class Strict(BaseModel):
     """Unknown keys are errors: a mistyped hyperparameter must not silently train with the default. Numbers are finite."""
@@ -124,7 +126,27 @@ class GroupRollouts(Rollouts):
     steps_per_generation: int | None = param(
         None, "Micro-batches per generation; empty: equal to gradient accumulation.", title="Micro-batches per generation", advanced=True, ge=1
     )
-    use_vllm: bool = param(False, "Generate with vLLM (needs a CUDA worker with vllm installed).", title="Generate with vLLM", advanced=True)
+    generation: Literal["transformers", "colocate", "server"] = param(
+        TRANSFORMERS,
+        "What samples the completions: transformers; vLLM beside the policy on its GPU (colocate); or a vLLM server of the run's own on further GPUs "
+        "of its worker (server). Both need a CUDA worker with vllm installed.",
+        title="Generation",
+        advanced=True,
+    )
+    generation_gpus: int = param(1, "GPUs of the vLLM server, beside the one that trains.", title="GPUs of the server", advanced=True, ge=1, le=64)
+
+    @model_validator(mode="before")
+    @classmethod
+    def read_older_name(cls, data: Any) -> Any:
+        """``use_vllm`` of specs and recipes from before 26 November 2026: true is ``colocate``."""
+        if not isinstance(data, dict) or not isinstance(data.get("use_vllm"), bool):
+            return data
+        rest = {name: value for name, value in data.items() if name != "use_vllm"}
+        return {"generation": "colocate", **rest} if data["use_vllm"] else rest
+
+    @property
+    def uses_vllm(self) -> bool:
+        return self.generation != TRANSFORMERS
 
     def generation_batch_size(self, devices: int = 1) -> int:
         """Completions sampled together: batch per device x micro-batches per generation x devices."""

@@ -215,10 +215,9 @@ class RunSpec(Strict):
             needed = self.training.prompts_per_batch()
             message = f"fewer prompts than the {needed} of one generation batch"
             problems.append(Problem("training.prompts", self.training.prompts, message, f"use at least {needed}"))
-        if isinstance(self.training, GroupRollouts) and self.training.use_vllm and self.device == "cpu":
-            problems.append(
-                Problem("training.use_vllm", True, "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or no vLLM")
-            )
+        if isinstance(self.training, GroupRollouts) and self.training.uses_vllm and self.device == "cpu":
+            message, fix = "vLLM generates on a GPU and the device is cpu", "use device cuda or auto, or generation transformers"
+            problems.append(Problem("training.generation", self.training.generation, message, fix))
         names = [column.name for column in self.rewards]
         if repeated := next((name for name in names if names.count(name) > 1), None):
             problems.append(Problem("rewards", repeated, "two reward functions have this name", "rename one of them"))

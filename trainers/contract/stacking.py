@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, create_model
 
 from trainers.contract import refusals, stack_conflicts
-from trainers.contract.hyperparameters import Strict
+from trainers.contract.hyperparameters import TRANSFORMERS, Strict
 from trainers.contract.problems import Problem
 from trainers.contract.spec import MethodChoice, RunSpec
 from trainers.contract.stack_conflicts import Chosen
@@ -109,9 +109,13 @@ def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -
     if "log ratio" in entry["owns"] and training["trainer"] == "grpo" and training.get("beta"):  # DPO's beta is another thing
         message = f"{entry['name']} defines its own log ratio, which the KL penalty would see too"
         verdict.problems.append(Problem("training.beta", training["beta"], message, "set it to 0"))
-    if "rollout" in entry["owns"] and training.get("use_vllm"):
+    generation = training.get("generation", TRANSFORMERS)
+    if "rollout" in entry["owns"] and generation != TRANSFORMERS:
         message = f"{entry['name']} decides how completions are generated and cannot do that through vLLM"
-        verdict.problems.append(Problem("training.use_vllm", True, message, "turn it off"))
+        verdict.problems.append(Problem("training.generation", generation, message, f"use {TRANSFORMERS}"))
+    if "prompts" in entry["hooks"] and generation == "server":  # TRL asks it for the first prompt of each group
+        message = f"{entry['name']} gives the members of a group prompts of their own, and the server is asked for one prompt a group"
+        verdict.problems.append(Problem("training.generation", generation, message, f"use colocate or {TRANSFORMERS}"))
     if "reference" in entry["owns"] and spec.lora is not None:
         message = f"{entry['name']} moves the reference policy, which under LoRA is the policy without its adapters"
         verdict.problems.append(Problem("lora", "on", message, "train all weights"))

@@ -25,7 +25,8 @@ SAMPLING = (  # of a spec's training part: what decides how answers are sampled
     "min_p",
     "repetition_penalty",
     "max_completion_length",
-    "use_vllm",
+    "generation",
+    "use_vllm",  # its name in specs from before 26 November 2026
 )
 
 

@@ -16,6 +16,7 @@ LEAST_DONE = 0.02  # of a stage, before it says how long the rest takes
 LABELS = {
     "loading": "Load the policy",
     COLD_START: "Train the cold start",
+    "starting vLLM": "Start the vLLM server",
     "preparing": "Set up the trainer",
     "preparing data": "Prepare the data",
     "sampling pairs": "Sample pairs of answers",
