@@ -121,6 +121,10 @@ lock:
 	  $(WITHOUT_TORCH) .venv-lock/runtime; } > requirements.lock
 	{ echo "# Made by make lock from requirements-test.in: what tests and checks need, on top of requirements.lock. Not part of the image."; \
 	  grep -v '^ *#' .venv-lock/test; } > requirements-test.lock
+	cp requirements.lock .venv-lock/vllm
+	$(subst --universal,--python-platform x86_64-unknown-linux-gnu,$(COMPILE)) requirements-vllm.in -o .venv-lock/vllm
+	{ echo "# Made by make lock from requirements-vllm.in, complete for Linux on x86-64 with CUDA: installed with --require-hashes --no-deps."; \
+	  grep -v '^ *#' .venv-lock/vllm; } > requirements-vllm.lock
 	rm -rf .venv-lock
 
 # Needs docker with buildx and a network. A tag's index has a digest for all kinds of machines, unlike the image of one.

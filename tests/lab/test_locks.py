@@ -1,10 +1,12 @@
 """The lock files: every file held to its hash, nothing twice, no test tool in what the image installs, and no index named."""
 
 import re
+from importlib.metadata import distribution
 from pathlib import Path
 
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)(?: ; ([^\\]+?))? \\$")
@@ -34,7 +36,7 @@ def direct(name: str) -> set[str]:
 
 
 def test_every_pin_has_the_hashes_of_its_files() -> None:
-    for name in ("requirements.lock", "requirements-test.lock"):
+    for name in ("requirements.lock", "requirements-test.lock", "requirements-vllm.lock"):
         assert len(pins(name)) > 20
         assert [package for package, (_, _, count) in pins(name).items() if not count] == []
 
@@ -51,6 +53,21 @@ def test_both_agree_on_what_both_pin() -> None:
     runtime, test = pins("requirements.lock"), pins("requirements-test.lock")
     for package in runtime.keys() & test.keys():
         assert runtime[package][0] == test[package][0], package
+
+
+def test_a_worker_with_vllm_has_all_of_the_lab_and_a_vllm_that_trl_knows() -> None:
+    runtime, vllm = pins("requirements.lock"), pins("requirements-vllm.lock")
+    elsewhere = {"colorama", "httpx2-jsfetch", "tzdata"}  # of Windows and of the browser
+    assert runtime.keys() - vllm.keys() == elsewhere
+    assert {package for package in runtime.keys() - elsewhere if runtime[package][0] != vllm[package][0]} == {"numpy"}  # vLLM wants an older one
+    assert f"torch=={vllm['torch'][0]}" in (ROOT / "requirements.in").read_text()
+    known = re.search(
+        r'Version\("([\d.]+)"\) <= _vllm_base_version <= Version\("([\d.]+)"\)',
+        Path(str(distribution("trl").locate_file("trl/import_utils.py"))).read_text(),
+    )
+    assert known is not None
+    assert Version(known[1]) <= Version(vllm["vllm"][0]) <= Version(known[2])
+    assert "--require-hashes --no-deps -r requirements-vllm.lock" in (ROOT / "Dockerfile.vllm").read_text()
 
 
 def test_no_test_tool_is_in_the_image() -> None:
