@@ -98,7 +98,7 @@ def test_the_form_starts_with_the_runs_own_recipe_and_what_the_address_says(as_o
     assert (values["step"], values["group"], values["stages.0.base"], values["stages.0.methods"].split()) == ("1", "1", "dr-grpo", ["rs-grpo"])
     assert (values["task.mini_gsm.rewards.correct"], values["task.mini_gsm.rewards.working"]) == ("1", "0")
     shown = as_owner.get(url(run)).content.decode()
-    assert "the whole step (2 groups)" in shown
+    assert "The whole step (2 groups)" in shown
     assert "(zero variance)" in shown
     assert form(as_owner, run)["step"] == "2"  # the newest
     part = as_owner.get(url(run, "?part=groups&step=1")).content.decode()

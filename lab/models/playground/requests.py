@@ -41,7 +41,7 @@ class AskForm(forms.Form):
     count = forms.IntegerField(label="Samples per model", min_value=1, max_value=MOST_COUNT, initial=1)
     temperature = forms.FloatField(label="Temperature", min_value=0, max_value=5, initial=1.0, help_text="0 is greedy decoding.")
     top_p = forms.FloatField(label="Top-p", min_value=0.01, max_value=1, initial=1.0, help_text="1 samples from all tokens.")
-    max_tokens = forms.IntegerField(label="Max completion tokens", min_value=1, max_value=MOST_TOKENS, initial=256, help_text="In tokens.")
+    max_tokens = forms.IntegerField(label="Max completion tokens", min_value=1, max_value=MOST_TOKENS, initial=256)
     seed = forms.IntegerField(label="Seed", min_value=0, max_value=MAX_INTEGER, initial=0, help_text="The same seed gives the same completions.")
 
     def __init__(self, team: Team, data: Mapping[str, Any] | None = None, initial: Mapping[str, Any] | None = None) -> None:
