@@ -85,7 +85,7 @@ class Figure {
     return {
       height: bare ? Math.round(HEIGHT * 0.6) : HEIGHT, autosize: true, margin: { l: 58, r: 12, t: 8, b: 36 }, dragmode: false, hovermode: "closest", hoverdistance: 40, showlegend: false, shapes,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 },
-      xaxis: { ...axis, title: title("step"), showgrid: false, anchor: "y", nticks: 8, range: [ends[0] - room, ends[1] + room] },
+      xaxis: { ...axis, title: title("step"), showgrid: false, anchor: "y", ...(ends[1] - ends[0] < 8 ? { dtick: 1 } : { nticks: 8 }), range: [ends[0] - room, ends[1] + room] },
       yaxis: { ...axis, domain: bare ? [0, 1] : [0, 0.5], range: [-0.02, 1.02], tickvals: [0, 0.25, 0.5, 0.75, 1], ticktext: ["0 %", "", "50 %", "", "100 %"], title: title("people agree") },
       yaxis2: { ...axis, automargin: true, visible: !bare, domain: [0.58, 1], anchor: "x", nticks: 4, title: title("reward") },
     };
