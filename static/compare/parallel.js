@@ -3,7 +3,7 @@
 import { readStyle } from "../charts/elements.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const HEIGHT = 260, TOP = 44, BOTTOM = 18, SIDE = 56, LEAST = 96; // pixels; LEAST: between two axes
+const HEIGHT = 260, TOP = 44, BOTTOM = 18, SIDE = 56, LEAST = 96, LETTER = 8; // pixels; LEAST: between two axes, LETTER: a letter of a name at most
 const box = document.getElementById("parallel");
 const plot = document.getElementById("parallel-plot");
 let drawn = "";
@@ -50,11 +50,13 @@ function drawLying(chart) {
   const x = (index) => (chart.axes.length > 1 ? SIDE + (index * (width - 2 * SIDE)) / (chart.axes.length - 1) : width / 2);
   const y = (share) => HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM);
   const sheet = makeSheet(width, HEIGHT, chart);
+  const names = chart.axes.map((axis) => (axis.log ? `${axis.label} (log)` : axis.label));
+  const close = chart.axes.length > 1 && x(1) - x(0) < LETTER * Math.max(...names.map((name) => name.length)); // names beside each other would touch
   const scales = chart.axes.map((axis, index) => makeScale(axis, chart.lines.map((line) => line.values[index])));
   drawTrials(sheet, chart, scales, (index, share) => [x(index), y(share)]);
   chart.axes.forEach((axis, index) => {
     sheet.append(makeShape("line", { class: "axis", x1: x(index), x2: x(index), y1: y(0), y2: y(1) }));
-    sheet.append(makeShape("text", { class: "name", x: x(index), y: index % 2 ? 12 : 26, "text-anchor": "middle" }, axis.log ? `${axis.label} (log)` : axis.label));
+    sheet.append(makeShape("text", { class: "name", x: x(index), y: close && index % 2 ? 12 : 26, "text-anchor": "middle" }, names[index]));
     const [beside, anchor] = index ? [5, "start"] : [-5, "end"]; // no line runs left of the first axis
     for (const tick of scales[index].ticks) sheet.append(makeShape("text", { x: x(index) + beside, y: y(scales[index].share(tick)) + 4, "text-anchor": anchor }, formatTick(tick)));
   });
