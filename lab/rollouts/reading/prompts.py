@@ -215,7 +215,7 @@ def build_run_prompt_list(run: Run, parameters: Any, words: str) -> dict[str, An
         }
         return "?" + urlencode({name: value for name, value in now.items() if value not in ("", None)})
 
-    heads = [("first", "first"), ("now", "now"), ("reward", "reward"), ("visits", "asked"), ("last", "last step")]
+    heads = [("first", "First"), ("now", "Now"), ("reward", "Reward"), ("visits", "Asked"), ("last", "Last step")]
     return {
         "rows": chosen,
         "matching": len(kept),
@@ -231,7 +231,7 @@ def build_run_prompt_list(run: Run, parameters: Any, words: str) -> dict[str, An
         "floor": floor,
         "accuracy": history.accuracy_of(run),
         "run_problem": problem,
-        "heads": [build_prompt_heading(name, label, sort, query) for name, label in ([("lost", "lost")] if since is not None else []) + heads],
+        "heads": [build_prompt_heading(name, label, sort, query) for name, label in ([("lost", "Lost")] if since is not None else []) + heads],
         "page": page,
         "pages": -(-len(kept) // PAGE),
         "before": query(page=page - 1) if page > 1 else "",
