@@ -65,6 +65,7 @@ function drawSamples() {
       const card = column.children[row];
       card.toggleAttribute("data-writing", state.open && sample.finish_reason !== "stop");
       card.firstElementChild.textContent = describeSample(sample);
+      sample.trains = false; // a completion that is in no loss
       tokenCards.build(card, sample);
       if (sample.units && sample.place !== undefined) markPlace(card, sample);
       articles.push(card);

@@ -188,7 +188,7 @@ function listFacts(data, unit) {
     if (data.clipped) rows.push(["clipped", data.clipped[index] ? "yes: no gradient" : "no"]);
     if (data.weights) rows.push(["weight", known(data.weights, index, formatNumber)]);
     if (data.advantages) rows.push(["advantage", known(data.advantages, index, formatNumber)]);
-    rows.push(["in the loss", !data.mask || data.mask[index] ? "yes" : "no"]);
+    if (data.trains !== false) rows.push(["in the loss", !data.mask || data.mask[index] ? "yes" : "no"]);
   }
   const why = explainMissing(data);
   if (why) rows.push(["alternatives", why]);
