@@ -107,7 +107,8 @@ def build_usage_csv_row(line: figures.UsageLine, runs: dict[int, Any], month: Mo
 
 @require_safe
 def show_quota_left(request: LabRequest) -> HttpResponse:
-    """A piece of the launch pages: what the team has left."""
+    """A piece of the launch pages: what the team has left. ``checked``: of the form, whose check says what would hold the run in its own queue."""
     standing = quotas.compute_quota_standing(request.team)
-    held = quotas.explain_quota_block(standing, "gpu", standing.gpu_hours.limit is not None and quotas.takes_gpus("gpu"))
+    limited = standing.gpu_hours.limit is not None
+    held = "" if "checked" in request.GET else quotas.explain_quota_block(standing, "gpu", limited and quotas.takes_gpus("gpu"))
     return render(request, "usage/left.html", {"standing": standing, "held": held[:1].upper() + held[1:]})

@@ -151,7 +151,9 @@ def test_launching_shows_what_is_left_and_what_would_hold_it(as_owner: Client, t
     assert "0 of 4" in texts(as_owner.get(reverse("usage-left")))
     Quota.across_teams.update(concurrent_runs=0)
     assert "A run launched now will wait: Team Reasoning already has 0 of 0 concurrent runs." in texts(as_owner.get(reverse("usage-left")))
-    assert f'hx-get="{reverse("usage-left")}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
+    beside_form = f"{reverse('usage-left')}?checked=1"
+    assert f'hx-get="{beside_form}"' in texts(as_owner.get(reverse("launch-recipe", args=["grpo"])))
+    assert "will wait" not in texts(as_owner.get(beside_form))  # the form's check says it
 
 
 def test_a_queue_the_team_may_not_use_is_refused_at_launch(as_owner: Client, team: Team) -> None:
