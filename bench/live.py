@@ -31,8 +31,11 @@ import sys
 import tempfile
 import time
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -104,11 +107,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         address = Address(web.port, str(run.pk))
         supervisor = subprocess.Popen([sys.executable, __file__, "--supervise", str(run.pk)], cwd=ROOT)
         try:
-            viewers, pages = asyncio.run(watch_run(options, run, address, cookies, supervisor))
+            viewers, pages = asyncio.run(watch_run(options, run, Watched(address, cookies, web.process, supervisor)))
         finally:
             supervisor.terminate()
             supervisor.wait()
     return summarize(options, viewers, pages)
+
+
+@dataclass(frozen=True)
+class Watched:
+    address: Address
+    cookies: list[str]  # of the people who watch
+    web: subprocess.Popen[bytes]
+    supervisor: subprocess.Popen[bytes]
 
 
 def prepare(options: argparse.Namespace) -> tuple[Any, list[str]]:
@@ -159,7 +170,8 @@ class WebProcess:
 Found = tuple[list[Viewer], dict[str, Any]]
 
 
-async def watch_run(options: argparse.Namespace, run: Any, address: Address, cookies: list[str], supervisor: subprocess.Popen[bytes]) -> Found:
+async def watch_run(options: argparse.Namespace, run: Any, watched: Watched) -> Found:
+    address, cookies, supervisor = watched.address, watched.cookies, watched.supervisor
     rng = random.Random(options.seed)
     leaving = max(1, round(SHARE * options.viewers))
     viewers = [Viewer(address, cookies[n % len(cookies)], n < leaving, random.Random(rng.random())) for n in range(options.viewers)]
@@ -173,8 +185,10 @@ async def watch_run(options: argparse.Namespace, run: Any, address: Address, coo
             await asyncio.sleep(0.02)
         await wait_for(lambda: all(viewer.connects for viewer in viewers), supervisor)
         say(f"{len(viewers)} viewers and {len(pages)} pages are there")
+        used = psutil.Process(watched.web.pid).cpu_times()
         (run.folder / "go").touch()
         await wait_for(lambda: supervisor.poll() is not None, None, options.seconds + START_SECONDS)
+        spent = psutil.Process(watched.web.pid).cpu_times()
         ingested = (await asyncio.to_thread(read_progress, run))[1]
         for viewer in viewers:
             viewer.comes_and_goes = False  # whoever comes back now stays
@@ -182,6 +196,7 @@ async def watch_run(options: argparse.Namespace, run: Any, address: Address, coo
         while any(viewer.cursor < ingested for viewer in viewers) and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
         found = await read_pages(run, pages)
+        found["web_share"] = round((spent.user + spent.system - used.user - used.system) / options.seconds, 3)
         over.set()
         await asyncio.gather(*watching)
     wanted, rollouts, _ = await asyncio.to_thread(read_stored, run)
@@ -260,6 +275,7 @@ def summarize(options: argparse.Namespace, viewers: list[Viewer], pages: dict[st
         "painted_ms": painted,
         "rollouts_shown_ms": describe_delays(pages["rollouts"]),
         "made_up_ms": describe_delays([delay for viewer in viewers for delay in viewer.made_up]),
+        "web_processor_share": pages["web_share"],  # of one core
         "reconnects": sum(viewer.connects - 1 for viewer in viewers),
         "resets": sum(viewer.resets for viewer in viewers),
         "gaps": gaps,
@@ -285,6 +301,7 @@ def report(result: dict[str, Any]) -> None:
     )
     for name in ("received_ms", "painted_ms", "rollouts_shown_ms", "made_up_ms"):
         print(f"{name:18} {result[name]}")
+    print(f"the web process kept {result['web_processor_share']:.0%} of a core busy")
     print(f"{result['reconnects']} reconnections, {result['gaps']} gaps, {result['doubles']} doubles; p95 at most {result['p95_bound_ms']:g} ms")
     print("ok" if result["ok"] else "NOT OK")
 

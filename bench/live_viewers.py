@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 
 import msgspec
@@ -21,6 +21,10 @@ RELOAD_SECONDS = (0.3, 1.0)  # overview.js: after a reset the page's data is fet
 STAY_SECONDS = (1.0, 3.0)  # how long a viewer that comes and goes stays
 AWAY_SECONDS = 0.5  # socket.js: FIRST_WAIT
 NEW_PAGE = 3  # of so many returns one is a page opened anew
+
+
+class BadAnswer(OSError):
+    """The lab answered with something other than 200."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,18 @@ class Address:
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str, cookie: str) -> bytes:
+        """Raises OSError where there is no answer, or another one than 200."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path, headers={"Cookie": cookie, "Accept": "application/json"})
             answer = connection.getresponse()
             body = answer.read()
+        except HTTPException as error:
+            raise BadAnswer(f"{path}: {error!r}") from None
         finally:
             connection.close()
         if answer.status != 200:
-            raise SystemExit(f"{path} answered {answer.status}: {body[:200]!r}")
+            raise BadAnswer(f"{path} answered {answer.status}: {body[:200]!r}")
         return body
 
 
@@ -75,17 +82,16 @@ class Viewer:
         self.cursor, self.rollouts = snapshot["cursor"], snapshot["state"]["rollouts"]
 
     async def watch(self, over: asyncio.Event) -> None:
-        """Until ``over``; then one connection more is kept, by ``finish``."""
-        await self.open_page()
+        """Until ``over``, however often the lab is away."""
+        opened = False
         while not over.is_set():
-            stay = self.rng.uniform(*STAY_SECONDS) if self.comes_and_goes else 1e9
             with suppress(OSError, WebSocketException):
-                await self.keep_connection(stay, over)
-            if over.is_set():
-                return
-            await asyncio.sleep(AWAY_SECONDS * self.rng.uniform(1, 1.5))
-            if self.comes_and_goes and self.connects % NEW_PAGE == 0:
-                await self.open_page()
+                if not opened or (self.comes_and_goes and self.connects % NEW_PAGE == 0):
+                    await self.open_page()
+                    opened = True
+                await self.keep_connection(self.rng.uniform(*STAY_SECONDS) if self.comes_and_goes else 1e9, over)
+            if not over.is_set():
+                await asyncio.sleep(AWAY_SECONDS * self.rng.uniform(1, 1.5))
 
     async def keep_connection(self, seconds: float, over: asyncio.Event) -> None:
         address = f"ws://127.0.0.1:{self.address.port}/ws/runs/{self.address.run}/"

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 PINS = {
-    "mlflow": ("mlflow==3.18.0",),
+    "mlflow": ("mlflow==3.17.2",),
     "trackio": ("trackio==0.43.0",),
     "aim": ("aim==3.29.1",),
     "wandb": ("wandb==0.31.0",),

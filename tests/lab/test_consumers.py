@@ -203,6 +203,29 @@ async def test_a_published_delta_that_continues_the_cursor_is_forwarded(run: Run
         assert (await page.until_type("delta"))["points"] == {"reward": [[4, 0.5]]}
 
 
+async def test_pages_of_a_run_share_the_text_of_a_delta(run: Run, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+    encode = consumers.encode_message
+    monkeypatch.setattr(consumers, "encode_message", lambda message: (encoded.append(message["type"]), encode(message))[1])
+    axes = {"step": [4], "time": [1.7e9], "tokens": [0]}
+    message = {"type": "delta", "run": str(run.pk), "from": run.ingested, "to": run.ingested + 10, "attempt": 1, "axes": axes}
+    async with opened(ws(run), owner, run.ingested) as first, opened(ws(run), owner, run.ingested) as second:
+        for page in (first, second):
+            await page.hello(run.ingested)
+            await page.until_type("state")
+        await get_channel_layer().group_send(live.run_group(run.pk), {**message, "points": {"reward": [[4, 0.5]]}})
+        for page in (first, second):
+            assert (await page.until_type("delta"))["points"] == {"reward": [[4, 0.5]]}
+    assert encoded.count("delta") == 1
+
+
+def test_texts_of_deltas_are_kept_for_a_while_only() -> None:
+    kept = consumers.KeptTexts(most=2)
+    texts = [kept.encode_delta({"type": "delta", "run": "r", "from": number, "to": number + 1}) for number in range(4)]
+    assert [json.loads(text)["from"] for text in texts] == [0, 1, 2, 3]
+    assert list(kept.texts) == [("r", 2, 3), ("r", 3, 4)]
+
+
 async def test_a_delta_that_comes_twice_is_shown_once(run: Run, owner: User) -> None:
     async with opened(ws(run), owner, run.ingested) as page:
         await page.hello(run.ingested)

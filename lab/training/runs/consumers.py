@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db.models import QuerySet
@@ -162,7 +163,39 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         return f"unknown type {str(message.get('type'))[:40]!r}"
 
     async def send_object(self, message: dict[str, Any]) -> None:
-        await self.send(text_data=json.dumps(message, separators=(",", ":"), allow_nan=False))
+        await self.send(text_data=encode_message(message))
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Without Channels' look after the database's connections before each message, a change of threads: what asks the database here looks itself."""
+        handler = getattr(self, get_handler_name(message), None)
+        if handler is None:
+            raise ValueError(f"no handler for message type {message['type']}")
+        await handler(message)
+
+
+def encode_message(message: dict[str, Any]) -> str:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False)
+
+
+class KeptTexts:
+    """The text of the newest deltas, which every page of a run is sent: encoded once for all of them."""
+
+    def __init__(self, most: int = 64) -> None:
+        self.most = most
+        self.texts: dict[tuple[str, int, int], str] = {}
+
+    def encode_delta(self, delta: dict[str, Any]) -> str:
+        """``delta``: as published, so that the same run and range of the spool is the same text."""
+        key = (delta["run"], delta["from"], delta["to"])
+        text = self.texts.get(key)
+        if text is None:
+            while len(self.texts) >= self.most:
+                del self.texts[next(iter(self.texts))]
+            text = self.texts[key] = encode_message(delta)
+        return text
+
+
+KEPT = KeptTexts()
 
 
 class RunConsumer(PollingConsumer):
@@ -230,7 +263,7 @@ class RunConsumer(PollingConsumer):
             if message["from"] == self.cursor:
                 self.cursor = message["to"]
                 self.state_sent = message.get("state") or self.state_sent
-                await self.send_object(message)
+                await self.send(text_data=KEPT.encode_delta(message))
             else:
                 await self.recover(message)
 

@@ -26,7 +26,8 @@ HOST = "127.0.0.1"
 READY_SECONDS = 60
 WEB_GRACE_SECONDS = 5  # open pages are cut off after this
 # Of uvicorn, also in docker-compose.yml. Whose word on a client's address counts is decided by lab/lib/proxies.py; a page's message is small.
-SERVER_OPTIONS = ("--no-proxy-headers", "--no-server-header", "--ws-max-size", "65536")
+# Messages of 2 kB are sent as they are: compressing them for each viewer took as much of the processor as all else that is done for one.
+SERVER_OPTIONS = ("--no-proxy-headers", "--no-server-header", "--ws-max-size", "65536", "--ws-per-message-deflate", "false")
 SERVICE_CHECK_SECONDS = 2.0
 
 
