@@ -94,6 +94,7 @@ INSTALLED_APPS = [
     "lab.data.loop",
     "lab.data.projects",
     "lab.watching.usage",
+    "lab.watching.retention",
     "lab.watching.alerts",
     "lab.watching.reports",
     "lab.models.policies",
@@ -333,6 +334,7 @@ WORKER_CHORES = {
         "lab.watching.alerts.chores.run_due_watchers",
         "lab.models.policies.chores.sweep_policies",
         "lab.watching.usage.storage_use.weigh_due_storage",
+        "lab.watching.retention.chores.drop_due_rollouts",
         "lab.models.bin.chores.sweep_bin",
     ],
 }

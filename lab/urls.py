@@ -18,7 +18,7 @@ ROOMS = (
     *("rollouts.trajectories", "rollouts.annotations", "rollouts.browse", "rollouts.reading", "rollouts.atlas", "rollouts.comparison"),
     *("rollouts.replay", "rollouts.backtests", "rollouts.doctor"),
     *("labelling.labels", "labelling.quality", "data.datasets", "data.tasks", "data.loop", "teams.people", "teams.audit", "data.projects"),
-    *("watching.usage", "watching.queue", "watching.alerts", "watching.reports"),
+    *("watching.usage", "watching.retention", "watching.queue", "watching.alerts", "watching.reports"),
     *("models.policies", "models.playground", "models.branches", "models.embeddings", "models.bin", "edges.operations"),
 )
 urlpatterns: list[URLPattern | URLResolver] = [

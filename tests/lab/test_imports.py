@@ -17,7 +17,7 @@ WINGS = {
     "rollouts": ("trajectories", "annotations", "browse", "reading", "atlas", "comparison", "replay", "backtests", "doctor"),
     "labelling": ("labels", "quality"),
     "data": ("datasets", "tasks", "loop", "projects"),
-    "watching": ("usage", "queue", "alerts", "reports"),
+    "watching": ("usage", "retention", "queue", "alerts", "reports"),
     "supervision": ("supervisor", "outside"),
     "models": ("policies", "playground", "branches", "embeddings", "bin"),
     "edges": ("operations", "api"),

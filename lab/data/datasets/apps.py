@@ -6,6 +6,8 @@ class DatasetsConfig(AppConfig):
 
     def ready(self) -> None:
         from lab.data.datasets import departures, palette_source
+        from lab.data.datasets.kept_rollouts import register_frozen_rollouts
 
         departures.register_folder_clearer()
         palette_source.register_palette_source()
+        register_frozen_rollouts()

@@ -6,6 +6,7 @@ class EmbeddingsConfig(AppConfig):
 
     def ready(self) -> None:
         from lab.models.embeddings import browser_fields
+        from lab.models.embeddings.kept_rollouts import register_clustered_rollouts
         from lab.models.embeddings.models import ClusterMember, Embedding, EmbeddingJob, JobStatus
         from lab.teams.people.departures import register_waiting_work
         from lab.watching.usage.storage_use import TABLES
@@ -14,3 +15,4 @@ class EmbeddingsConfig(AppConfig):
         register_waiting_work("embeddings", EmbeddingJob, "embedding job", queued=JobStatus.QUEUED, ended=JobStatus.STOPPED, verb="stopped")
         TABLES.register("embeddings", Embedding)
         TABLES.register("cluster members", ClusterMember)
+        register_clustered_rollouts()

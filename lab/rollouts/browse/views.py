@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Max
+from django.db.models import Max, Sum
 from django.db.models.functions import Left, Right
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect
@@ -41,7 +41,7 @@ from lab.rollouts.browse.repeats import group_equal_rows
 from lab.rollouts.browse.rows import render_table_body
 from lab.rollouts.browse.saved import DELETED_KEY, views_of
 from lab.rollouts.trajectories.excerpts import END_AT_MOST, flatten_end
-from lab.rollouts.trajectories.models import Rollout
+from lab.rollouts.trajectories.models import DroppedRollouts, Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
@@ -66,10 +66,17 @@ def show_rollout_browser(request: LabRequest) -> HttpResponse:
     chosen = [run for run in offered if run.number in address.selection.runs]
     page = read_page(request.team, address.selection, runs=sort_newest_first(chosen) if address.selection.runs else None)
     context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page, offered, chosen)}
+    context["dropped"] = sum_dropped_rollouts(page.runs)
     if not wants_fragment(request):
         return TemplateResponse(request, "browse/browser.html", {**context, **collect_undo_offers(request)})
     response = TemplateResponse(request, "browse/browser.html#browser", context)
     return push_url(response, reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
+
+
+def sum_dropped_rollouts(runs: Sequence[Run]) -> dict[str, Any]:
+    """What retention rules have dropped of the runs: ``rollouts``, None for nothing, and when last (``at``)."""
+    dropped = DroppedRollouts.objects.filter(run__in=runs, rollouts__gt=0)
+    return dropped.aggregate(rollouts=Sum("rollouts"), at=Max("dropped_at"))
 
 
 def collect_undo_offers(request: LabRequest) -> dict[str, Any]:

@@ -54,9 +54,11 @@ def needs_hidden_states(method: Mapping[str, Any] | None) -> bool:
 
 
 def lacks_token_ids(run: Run) -> bool:
-    """Whether the run's newest training rollout came without tokens, as those of other frameworks do: methods act on tokens."""
+    """Whether the run's newest training rollout has none: it came without, as those of other frameworks do, or they were dropped. Methods act on
+    tokens.
+    """
     newest = select_trained_rollouts(run).order_by("-step", "-pk").values_list("pk", flat=True).first()
-    return newest is not None and RolloutTokens.objects.filter(rollout=newest, rollout__run=run, ids=b"").exists()
+    return newest is not None and not RolloutTokens.objects.filter(rollout=newest, rollout__run=run).exclude(ids=b"").exists()
 
 
 def prepare_question(

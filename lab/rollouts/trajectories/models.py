@@ -132,3 +132,22 @@ class RolloutWords(TeamOwned):
 
     def __str__(self) -> str:
         return f"words of rollout {self.rollout_id}"
+
+
+class DroppedRollouts(TeamOwned):
+    """What the team's retention rule (``lab.watching.retention``) has dropped of a run, and how far it has come.
+
+    Rows are counted with those of replayed steps; ``tokens`` are rollouts that lost their token arrays alone.
+    """
+
+    team_path = "run__team"
+
+    run = models.OneToOneField(Run, models.CASCADE, related_name="dropped")
+    rollouts = models.PositiveBigIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+    dropped_at = models.DateTimeField(null=True)
+    looked_at = models.DateTimeField(null=True)  # when all of the run had been looked at last
+    reached = models.PositiveIntegerField(default=0)  # the step at which the next piece begins
+
+    def __str__(self) -> str:
+        return f"{self.rollouts} rollouts dropped of run {self.run_id}"

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from lab.rollouts.trajectories.alternatives import explain_missing_alternatives, unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import split_completion_blocks
-from lab.rollouts.trajectories.tokens import NO_TOKENS
+from lab.rollouts.trajectories.tokens import explain_missing_tokens
 from trainers.contract.arrays import PackError, unpack_array
 
 VERSION = 2
@@ -36,7 +36,7 @@ MEASURED = ("logprobs", "entropies", "mask", "token_advantages", "weights", "ref
 
 def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[str, str]) -> bytes:
     """The whole rollout. Damaged arrays give an answer with the text, no tokens, and ``error``."""
-    error = "" if tokens is not None else NO_TOKENS
+    error = "" if tokens is not None else explain_missing_tokens(rollout.run)
     arrays: dict[str, npt.NDArray[Any]] = {}
     alternatives = None
     if tokens is not None:
@@ -47,7 +47,7 @@ def pack_rollout(rollout: Rollout, tokens: RolloutTokens | None, special: dict[s
             error = f"the tokens of this rollout cannot be read: {damage}"
     lengths = arrays.pop("lengths", None)
     if lengths is None and tokens is not None and not error:
-        error, lengths = NO_TOKENS, np.empty(0, dtype=np.int64)  # turns are in code points then
+        error, lengths = explain_missing_tokens(rollout.run), np.empty(0, dtype=np.int64)  # turns are in code points then
     edges = utf16_edges(rollout.completion)
     total = 0
     if lengths is not None and len(lengths):

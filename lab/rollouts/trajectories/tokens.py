@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.rollouts.trajectories.alternatives import build_alternatives_json, unpack_alternatives
-from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import CUT_AT
+from lab.training.runs.models import Run
 from trainers.contract.arrays import PackError, unpack_array
 
 NO_TOKENS = "this rollout came without tokens"
+DROPPED_TOKENS = "the tokens of this rollout were dropped by the team's retention rule"
 SHOWN_TOKENS = 2000  # of a rollout, before "show all"
 
 EXTRAS = ("token_advantages", "weights", "reference_logprobs", "ratios", "clipped", "sampler_logprobs")
@@ -42,6 +44,11 @@ class TokenArrays:
     ratios: Floats | None = None
     clipped: Floats | None = None
     sampler: Floats | None = None  # the sampler's own log-probabilities
+
+
+def explain_missing_tokens(run: Run) -> str:
+    """Why a rollout of the run has none."""
+    return DROPPED_TOKENS if DroppedRollouts.objects.filter(run=run, tokens__gt=0).exists() else NO_TOKENS
 
 
 def arrays_of(tokens: RolloutTokens) -> TokenArrays:
@@ -122,7 +129,7 @@ def build_tokens_json(
         return {"id": rollout.pk, "error": f"the tokens of this rollout cannot be read: {error}"}
     total = len(arrays.ids)
     if not total:
-        return {"id": rollout.pk, "error": NO_TOKENS}
+        return {"id": rollout.pk, "error": explain_missing_tokens(rollout.run)}
     end = total if everything else min(total, SHOWN_TOKENS)
     shown = build_token_units(rollout.completion, arrays, special, rollout.turns, end)
     if not everything and shown and len(shown[-1][0]) > CUT_AT:

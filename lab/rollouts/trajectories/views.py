@@ -26,7 +26,7 @@ from lab.rollouts.trajectories.steps import (
     resolve_phase_and_step,
     rollouts_of,
 )
-from lab.rollouts.trajectories.tokens import NO_TOKENS, build_tokens_json
+from lab.rollouts.trajectories.tokens import build_tokens_json, explain_missing_tokens
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.header import build_run_header
 from lab.training.runs.models import Run
@@ -137,7 +137,7 @@ def show_rollout_tokens(request: HttpRequest, rollout_id: int) -> HttpResponse:
         return HttpResponse(rollout.completion, content_type="text/plain; charset=utf-8", headers=headers)
     packed = RolloutTokens.objects.filter(rollout=rollout).first()
     if packed is None:
-        return JsonResponse({"id": rollout.pk, "error": NO_TOKENS})
+        return JsonResponse({"id": rollout.pk, "error": explain_missing_tokens(rollout.run)})
     missing = explain_missing_alternatives(rollout.run.spec)
     body = build_tokens_json(rollout, packed, rollout.run.special_tokens, everything=True, missing=missing)
     return JsonResponse(body, headers={"Cache-Control": "no-store"})

@@ -60,8 +60,8 @@ TABLE: dict[str, Permission] = {
         Permission("policies.read", "View policies and checkpoints", READERS),
         Permission("policies.use", "Sample in the playground, branch at tokens, download weights, request an alias", LEADS),
         Permission("policies.promote", "Assign aliases, set gates and retention, push to a hub", ADMINS),
-        Permission("usage.read", "View usage, cost and quotas", READERS),
-        Permission("usage.manage", "Set quotas", ADMINS),
+        Permission("usage.read", "View usage, cost, quotas and the retention of rollouts", READERS),
+        Permission("usage.manage", "Set quotas and the retention of rollouts", ADMINS),
         Permission("projects.manage", "Create, rename and archive projects, move items between them", LEADS),
         Permission("reports.read", "View reports", READERS),
         Permission("reports.write", "Write, archive and export reports", LEADS),
@@ -223,6 +223,7 @@ ROUTES: dict[str, RouteAccess] = {
     # usage
     **make_read_access("usage", "usage-left", "usage-csv", ask="usage.read"),
     **make_read_write_access("usage-limits", ask="usage.manage"),
+    **make_read_write_access("rollout-retention", ask="usage.read", write="usage.manage"),
     # policies
     **make_read_access("policies", "policy", "policy-files", "aliases", "proposal", "policy-hub", "push", ask="policies.read"),
     **make_read_access("policy-download", ask="policies.use"),

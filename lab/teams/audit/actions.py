@@ -71,6 +71,8 @@ ACTIONS: dict[str, str] = {
     "reward.restore": "restored a reward function",
     "reward.backtest": "backtested a reward function",
     "rollouts.export": "exported rollouts",
+    "rollouts.retention": "changed the retention of rollouts",
+    "rollouts.drop": "dropped rollouts by the team's retention rule",
     "clustering.create": "clustered rollouts",
     "clustering.delete": "deleted a clustering",
     "embeddings.delete": "deleted vectors of rollouts",
