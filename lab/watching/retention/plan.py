@@ -80,7 +80,7 @@ def plan_retention(rule: RolloutRule) -> RetentionPlan:
         for words, count in drop.kept.items():
             kept[words] += count
     losing = sorted((drop for drop in drops.values() if drop.rollouts or drop.tokens), key=lambda drop: -drop.run.number)
-    freed = sum(drop.rollouts for drop in losing) * bytes_of_a_rollout() + sum(drop.tokens for drop in losing) * bytes_of_token_arrays()
+    freed = sum(drop.rollouts for drop in losing) * bytes_of_a_rollout() + sum(drop.tokens for drop in losing) * bytes_of_a_rollout(RolloutTokens)
     return RetentionPlan(losing, dict(kept), count_spared_rollouts(rule, due), round(freed))
 
 
@@ -117,12 +117,3 @@ def count_spared_rollouts(rule: RolloutRule, due: set[UUID]) -> dict[str, int]:
     }
     summed = {words: int(some.aggregate(sum=Sum("rollouts"))["sum"] or 0) for words, some in counts.items()}
     return {words: count for words, count in summed.items() if count}
-
-
-def bytes_of_token_arrays() -> float:
-    """Bytes of the table of token arrays with its index, by its row."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_total_relation_size(%s::regclass)", [RolloutTokens._meta.db_table])
-        size = float(cursor.fetchone()[0] or 0)
-    stored = Run.across_teams.aggregate(sum=Sum("rollouts"))["sum"] or 0
-    return size / stored if stored else 0.0

@@ -86,10 +86,9 @@ def add_up(teams: Iterable[Team]) -> None:
         Storage.objects.update_or_create(team=team, defaults=values)
 
 
-def bytes_of_a_rollout() -> float:
-    """Bytes of the large tables with their indexes, by stored rollout of all teams."""
-    models: list[type[Model]] = [*LARGE, *TABLES.values()]
-    names = [model._meta.db_table for model in models]
+def bytes_of_a_rollout(*tables: type[Model]) -> float:
+    """Bytes of the tables (all large ones, where none is given) with their indexes, by stored rollout of all teams."""
+    names = [model._meta.db_table for model in tables or (*LARGE, *TABLES.values())]
     with connection.cursor() as cursor:
         cursor.execute("SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name", [names])
         total = float(cursor.fetchone()[0] or 0)
