@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 SECONDS = 2.0  # a call; the next one goes on
 BATCH = 1000  # rollouts in a transaction
 WINDOW = 4 * BATCH  # ids they are looked for among
+NEAR = 25 * WINDOW  # ids among which the next rollout of the run is, where many runs write at once
 LOCK = 0x77_6F_72_64_73
 CHARACTERS = 100_000  # of a text that can be searched
 
@@ -44,7 +45,10 @@ SELECT max(id) FROM (
     SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s ORDER BY id LIMIT %s
 ) AS batch
 """
-FIRST = "SELECT min(id) FROM trajectories_rollout WHERE run_id = %s AND id > %s"
+# The next rollout of a run: near by along the ids of all runs, or, fenced by OFFSET, among all of its own. Left to choose, PostgreSQL walks the ids of
+# the whole lab to the first of a run that has just begun.
+NEXT_NEAR = "SELECT min(id) FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s"
+NEXT_OF_RUN = "SELECT min(id) FROM (SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s OFFSET 0) AS own"
 
 
 def index_rollouts() -> None:
@@ -86,13 +90,22 @@ def end_of_batch(cursor: Any, run: Run) -> int:
     cursor.execute(NEXT, [run.pk, since, min(since + WINDOW, last), BATCH])
     end = cursor.fetchone()[0]
     if end is None:  # other runs have written in between: on to the first id that is the run's
-        cursor.execute(FIRST, [run.pk, since])
-        first = cursor.fetchone()[0]
+        first = find_next_rollout(cursor, run)
         if first is None:
             return last
         cursor.execute(NEXT, [run.pk, first - 1, min(first + WINDOW, last), BATCH])
         end = cursor.fetchone()[0]
     return min(int(end), last)
+
+
+def find_next_rollout(cursor: Any, run: Run) -> int | None:
+    """The id of the run's first rollout that is not searchable yet; None where it has none any more."""
+    cursor.execute(NEXT_NEAR, [run.pk, run.searchable_to, run.searchable_to + NEAR])
+    first = cursor.fetchone()[0]
+    if first is None:
+        cursor.execute(NEXT_OF_RUN, [run.pk, run.searchable_to])
+        first = cursor.fetchone()[0]
+    return first
 
 
 def add_words(cursor: Any, run: Run, since: int, to: int, characters: int = CHARACTERS) -> None:

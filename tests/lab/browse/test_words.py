@@ -217,8 +217,10 @@ def test_a_search_says_how_many_rollouts_it_cannot_find_yet(run: Run, team: Team
     assert (page.progress, len(page.rows)) == (None, 9)
 
 
-def test_interleaved_runs_are_indexed_exactly_once_each(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "BATCH", 3)
+@pytest.mark.parametrize("near", [0, 4, 1000])  # ids among which the run's next rollout is looked for first: never, seldom and always there
+def test_interleaved_runs_are_indexed_exactly_once_each(team: Team, monkeypatch: pytest.MonkeyPatch, near: int) -> None:
+    for name, value in {"BATCH": 3, "WINDOW": 4, "NEAR": near}.items():
+        monkeypatch.setattr(indexing, name, value)
     first, second = make_run(team), make_run(team)
     for step in range(6):
         store(first, *[rollout(step, 0, sample) for sample in range(5)])
