@@ -45,8 +45,8 @@ SELECT max(id) FROM (
     SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s ORDER BY id LIMIT %s
 ) AS batch
 """
-# The next rollout of a run: near by along the ids of all runs, or, fenced by OFFSET, among all of its own. Left to choose, PostgreSQL walks the ids of
-# the whole lab to the first of a run that has just begun.
+# The next rollout of a run: near by along the ids of all runs, or, fenced by OFFSET, among all of its own. Left to choose, PostgreSQL walks the ids
+# of the whole lab to the first of a run that has just begun.
 NEXT_NEAR = "SELECT min(id) FROM trajectories_rollout WHERE run_id = %s AND id > %s AND id <= %s"
 NEXT_OF_RUN = "SELECT min(id) FROM (SELECT id FROM trajectories_rollout WHERE run_id = %s AND id > %s OFFSET 0) AS own"
 
