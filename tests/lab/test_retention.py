@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -18,12 +18,13 @@ from lab.data.datasets.models import Dataset, Row, Version
 from lab.edges.api.tokens import create_access_token
 from lab.labelling.labels.models import Kind
 from lab.labelling.labels.new_queues import NewItem, make_queue
+from lab.lib.refusals import Refusal
 from lab.models.branches.models import Branch
 from lab.models.embeddings.models import ClusterMember, Embedder, Embedding, EmbeddingJob, JobKind
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
 from lab.rollouts.browse.indexing import index_all
 from lab.rollouts.browse.models import SavedView
-from lab.rollouts.trajectories.keepers import KEEPERS
+from lab.rollouts.trajectories.keepers import HOLD, KEEPERS, hold_rollouts
 from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens, RolloutWords
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Role, Team, User
@@ -233,21 +234,27 @@ def test_a_worker_that_is_killed_leaves_whole_pieces_and_another_goes_on(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_several_workers_one_acts(team: Team, stored_run: MakeRun) -> None:
+def test_of_several_workers_one_acts_and_none_while_a_queue_is_made(team: Team, stored_run: MakeRun) -> None:
     run = stored_run(team, 1)
     save(team, rollouts_days=30)
     other = connection.copy()
     try:
-        with other.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_lock(%s)", [chores.LOCK])
-        chores.drop_due_rollouts()
-        assert steps_left(run) == [1]
+        for held in ((chores.LOCK,), (HOLD, team.pk)):
+            with other.cursor() as cursor:
+                cursor.execute(f"SELECT pg_advisory_lock({', '.join(['%s'] * len(held))})", held)
+            chores.drop_due_rollouts()
+            assert steps_left(run) == [1]
+            with other.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock_all()")
     finally:
-        with other.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [chores.LOCK])
         other.close()
+    ids = set(Rollout.objects.filter(run=run).values_list("pk", flat=True))
+    with transaction.atomic():
+        hold_rollouts(team, ids)
     chores.drop_due_rollouts()
     assert steps_left(run) == []
+    with transaction.atomic(), pytest.raises(Refusal, match="retention rule"):  # what was chosen before the drop
+        hold_rollouts(team, ids)
 
 
 def test_a_rule_is_previewed_and_saved_by_admins_and_its_change_is_in_the_audit_log(

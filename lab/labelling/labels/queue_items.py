@@ -20,6 +20,7 @@ from lab.labelling.labels.recipe import Recipe
 from lab.labelling.labels.repeated_gold import mix_repeats, select_gold_to_repeat
 from lab.labelling.labels.strategies import LEAST, Disagreement, score_candidates
 from lab.rollouts.browse.conditions import runs_of
+from lab.rollouts.trajectories.keepers import hold_rollouts
 from lab.teams.accounts.models import Team, User
 
 
@@ -37,6 +38,11 @@ class QueuePlan:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @property
+    def shown(self) -> set[int]:
+        """Ids of the rollouts that the items show."""
+        return {pk for item in self.items for pk in item.rollouts}
 
     @property
     def share(self) -> float:
@@ -89,9 +95,10 @@ def describe_ordering(recipe: Recipe, model: Disagreement | None) -> str:
 
 
 def create_queue_from_plan(team: Team, user: User, plan: QueuePlan, fields: dict[str, Any], chosen: Collection[int]) -> Queue:
-    """``fields`` are Queue's own (``QueueForm.fields_of_queue`` and the rubric); ``chosen`` people of an assigned queue."""
+    """``fields`` are Queue's own (``QueueForm.fields_of_queue`` and the rubric); ``chosen`` people of an assigned queue. Raises Refusal."""
     recipe = plan.recipe
     with transaction.atomic():
+        hold_rollouts(team, plan.shown)
         settings = {**fields, "strategy": recipe.strategy, "seed": recipe.seed, "selection": recipe.address}
         queue = make_queue(team, user, kind=recipe.kind, items=plan.items, **settings)
         if queue.assigned_only:
@@ -111,8 +118,9 @@ def plan_more_items(queue: Queue, count: int) -> QueuePlan:
 
 
 def append_planned_items(queue: Queue, plan: QueuePlan) -> int:
-    """Puts the plan's items after all the queue has."""
+    """Puts the plan's items after all the queue has. Raises Refusal."""
     with transaction.atomic():
+        hold_rollouts(queue.team, plan.shown)
         newest = Queue.objects.select_for_update(no_key=True).same_row(queue).get().items.aggregate(newest=Max("place"))["newest"]
         start = 0 if newest is None else int(newest) + 1
         return add_items(queue, (replace(item, place=start + index) for index, item in enumerate(plan.items)))

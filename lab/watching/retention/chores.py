@@ -20,6 +20,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Greatest, Now
 
 from lab.lib.clock import database_now
+from lab.rollouts.trajectories.keepers import hold_for_dropping
 from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
@@ -82,14 +83,14 @@ def hold_lock() -> bool:
 
 
 def drop_piece(rule_id: int, run_id: UUID, now: datetime, named: Named) -> bool:
-    """The next rollouts of the run, or token arrays, at most PIECE; whether there may be more. False, too, where another worker acts, or the rule or
-    the run has changed meanwhile.
+    """The next rollouts of the run, or token arrays, at most PIECE; whether there may be more. False, too, where another worker acts, a queue is
+    being made of the team's rollouts, or the rule or the run has changed meanwhile.
     """
     with transaction.atomic():
         if not hold_lock():
             return False
         rule = RolloutRule.across_teams.select_for_update(of=("self",)).select_related("team").filter(pk=rule_id).first()
-        if rule is None:
+        if rule is None or not hold_for_dropping(rule.team_id):
             return False
         # Ingest, a resume and the bin want the run's row too, and wait until this piece is through.
         lost = next((what for what, days in list_reached_parts(rule) if select_run(rule, run_id, days, now)), None)
