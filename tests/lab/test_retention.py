@@ -211,6 +211,10 @@ def test_a_worker_that_is_killed_leaves_whole_pieces_and_another_goes_on(
     RolloutTag.objects.create(rollout=one_of(run, 2), tag=Tag.objects.create(team=team, name="t"), user=owner)
     rule = save(team, rollouts_days=30)
     expected = plan_retention(rule).rollouts
+    monkeypatch.setattr(chores, "SECONDS", -1.0)
+    chores.drop_due_rollouts()  # a round that has no time left does nothing
+    assert steps_left(run) == [1, 2, 3, 4, 5]
+    monkeypatch.setattr(chores, "SECONDS", 60.0)
     monkeypatch.setattr(chores, "PIECE", 10)  # not a multiple of a group's size
     acted = {"pieces": 0}
     record = chores.record_audit_entry

@@ -60,9 +60,11 @@ def drop_due_rollouts() -> None:
     for rule in RolloutRule.across_teams.filter(waiting).exclude(tokens_days=None, rollouts_days=None).select_related("team"):
         named = find_named_rollouts(rule.team)
         for run in list_due_runs(rule, now, tonight):
-            while drop_piece(rule.pk, run, now, named):
+            more = True
+            while more:
                 if time.monotonic() > until:
                     return
+                more = drop_piece(rule.pk, run, now, named)
         with transaction.atomic():
             if hold_lock() and not list_due_runs(rule, now, tonight):
                 RolloutRule.objects.same_row(rule).filter(waiting).update(looked_at=Now())
