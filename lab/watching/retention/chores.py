@@ -147,7 +147,8 @@ def drop_rows(run: Run, rows: list[tuple[int, int, int, bool]], lost: str) -> No
         Rollout.across_teams.filter(pk__in=ids).only("pk").delete()  # with words, token arrays and vectors
         counted = sum(not superseded for _, _, _, superseded in rows)
         Run.objects.same_row(run).update(rollouts=Greatest(F("rollouts") - counted, 0))
-    record_audit_entry("rollouts.drop", run, **{lost: len(rows), "first_step": rows[0][1], "last_step": rows[-1][1]})
+    details: dict[str, Any] = {lost: len(rows), "first_step": rows[0][1], "last_step": rows[-1][1]}
+    record_audit_entry("rollouts.drop", run, **details)
 
 
 def drop_token_arrays(ids: list[int]) -> None:
