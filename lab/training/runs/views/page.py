@@ -40,7 +40,7 @@ PROMPT_SECONDS = 3600  # the prompts of a run stay what they are, and to list th
 def find_team_run(request: HttpRequest, run_id: Any) -> Run:
     """The team's run, or 404."""
     runs = Run.objects.of(request.team)  # type: ignore[attr-defined]
-    return get_object_or_404(runs.select_related("parent", "cloned_from", "created_by"), pk=run_id)
+    return get_object_or_404(runs.select_related("parent", "cloned_from", "created_by", "dropped"), pk=run_id)
 
 
 @require_safe
