@@ -1,8 +1,9 @@
-"""Deleting a folder of the lab with everything in it, and never anything outside the lab's own root."""
+"""Folders of the lab: deleted with everything in them, never anything outside the lab's own root; and a file that is in two of them."""
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -21,3 +22,13 @@ def remove_folder(root: Path, name: str) -> None:
             shutil.rmtree(folder)
     except OSError as error:
         log.warning("%s could not be deleted whole: %s", folder, error)
+
+
+def link_or_copy(source: str, target: str) -> None:
+    """A hard link, or a copy where that is another file system, or one without links. Raises OSError."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, target)

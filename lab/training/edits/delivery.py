@@ -11,7 +11,7 @@ from django.utils import timezone
 from lab.lib.json_lines import append_json_lines
 from lab.training.edits.models import EditState, RunEdit
 from lab.training.runs.models import Run
-from trainers.contract.edits import REQUESTS, WITHDRAWN, EditRequest
+from trainers.contract.edits import APPLIED, REQUESTS, WITHDRAWN, AppliedEdit, EditRequest
 from trainers.contract.events import Edited
 
 
@@ -35,6 +35,27 @@ def send_run_edits(run: Run) -> int:
             edit.withdrawal_sent, edit.sent_at = edit.sent_at is not None, edit.sent_at or timezone.now()
             edit.save(update_fields=["withdrawal_sent", "sent_at"])
     return len(edits)
+
+
+def restore_edit_files(run: Run) -> None:
+    """The record of what the trainer applied, and the requests that it has not, in a run folder that has neither: the run was trained, or forked, on
+    another machine. Raises OSError.
+    """
+    edits = list(run.edits.order_by("pk"))
+    if not (run.folder / APPLIED).exists() and (lines := list_applied_lines(edits)):
+        append_json_lines(run.folder / APPLIED, [line.model_dump() for line in lines])
+    if not (run.folder / REQUESTS).exists():
+        run.edits.filter(state=EditState.PENDING).update(sent_at=None, withdrawal_sent=False)
+
+
+def list_applied_lines(edits: Sequence[RunEdit]) -> list[AppliedEdit]:
+    """As the trainer's own record says it, in the order of the steps they hold from."""
+    lines = []
+    for edit in edits:
+        for step in sorted(set(edit.steps.values())):
+            changes = {name: edit.changes[name] for name, at in edit.steps.items() if at == step}
+            lines.append(AppliedEdit(key=edit.key, step=step, changes=changes))
+    return sorted(lines, key=lambda line: line.step)
 
 
 def record_edited_events(run: Run, events: Sequence[Edited]) -> None:

@@ -6,7 +6,6 @@ the same steps up to the edit. Hard links where the file system has them: a chec
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +13,19 @@ from pathlib import Path
 
 from django.db import transaction
 
-from lab.lib.folders import remove_folder
+from lab.lib.folders import link_or_copy, remove_folder
 from lab.lib.json_lines import append_json_lines
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.models import User
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.edits.delivery import list_applied_lines
 from lab.training.edits.editable import EDITED
 from lab.training.edits.models import EditState, RunEdit, RunFork
 from lab.training.runs import references
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import NAME_LENGTH, Run
 from lab.training.runs.reward_weights import EDITED_WEIGHTS
-from trainers.contract.edits import APPLIED, AppliedEdit, pick_reward_weights
+from trainers.contract.edits import APPLIED, pick_reward_weights
 
 CHECKPOINTS, NAME = "checkpoints", "checkpoint-"
 WHOLE = "counters.json"  # the last file of a checkpoint that the trainer looks for
@@ -110,26 +110,14 @@ def copy_start(source: Path, step: int, target: Path) -> None:
         shutil.copy(source / PAIRS, target / PAIRS)
 
 
-def link_or_copy(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)
-
-
 def write_earlier_edits(run: Run, earlier: Sequence[RunEdit]) -> None:
     """As if the new run had been edited so: in its database rows, and in the record its trainer goes by."""
-    lines: list[AppliedEdit] = []
+    lines = list_applied_lines(earlier)
     for edit in earlier:
-        for step in sorted(set(edit.steps.values())):
-            changes = {name: edit.changes[name] for name, at in edit.steps.items() if at == step}
-            lines.append(AppliedEdit(key=edit.key, step=step, changes=changes))
         held = {name: edit.changes[name] for name in edit.steps}
         about = {"key": edit.key, "author": edit.author, "reason": edit.reason, "changes": held, "before": edit.before, "steps": edit.steps}
         RunEdit.objects.create(run=run, state=EditState.APPLIED, sent_at=edit.sent_at, **about)
     weights = {name: value for line in lines for name, value in pick_reward_weights(line.changes).items()}
     Run.objects.same_row(run).update(latest={EDITED_WEIGHTS: weights} if weights else {})
     if lines:
-        append_json_lines(run.folder / APPLIED, [line.model_dump() for line in sorted(lines, key=lambda line: line.step)])
+        append_json_lines(run.folder / APPLIED, [line.model_dump() for line in lines])
