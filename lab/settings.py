@@ -15,9 +15,11 @@ from django.conf import global_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.templatetags.static import static
 
+from lab.lib.artifact_store import find_url_problem
 from lab.lib.content_policy import build_csp_directives
 from lab.lib.outgoing import parse_port_ranges
 from lab.lib.proxies import parse_proxy_networks
+from lab.lib.redaction import redact_secrets
 from lab.lib.saml_sign_on import build_saml_providers, list_saml_origins
 from lab.lib.secret_key import read_or_create
 from lab.lib.single_sign_on import build_sso_providers
@@ -29,6 +31,13 @@ HOME = Path(env.str("LAB_HOME", default=str(BASE / "var"))).resolve()
 RUNS_ROOT = Path(env.str("LAB_RUNS", default=str(HOME / "runs")))
 POLICIES_ROOT = Path(env.str("LAB_POLICIES", default=str(HOME / "policies")))  # folders with policies people may train from
 DATASETS_ROOT = Path(env.str("LAB_DATASETS", default=str(HOME / "datasets")))  # files people may train on
+
+# Where files lie that several machines read without a shared folder: a URL of fsspec. Empty: the folders above are shared, or there is one machine.
+STORE_URL = env.str("LAB_STORE", default="")
+if STORE_URL and (store_problem := find_url_problem(STORE_URL)):
+    raise ImproperlyConfigured(f"LAB_STORE {redact_secrets(STORE_URL)!r} {store_problem}")
+STORE_CACHE = HOME / "store-cache"  # what this machine has read from there lately
+STORE_CACHE_BYTES = int(env.float("LAB_STORE_CACHE_GB", default=50) * 1e9)
 
 HUB_URL = env.str("LAB_HUB_URL", default="https://huggingface.co").rstrip("/")  # where policies are pushed to; never from a browser
 
@@ -338,6 +347,13 @@ WORKER_CHORES = {
         "lab.models.bin.chores.sweep_bin",
     ],
 }
+
+if STORE_URL:
+    WORKER_CHORES["files"] = [
+        "lab.supervision.supervisor.uploads.upload_left_behind",
+        "lab.supervision.supervisor.shared_files.store_shared_files",
+        "lab.training.runs.store_deletions.delete_from_store",
+    ]
 
 METRICS_TOKEN = env.str("LAB_METRICS_TOKEN", default="")  # for /metrics, which is not there without it
 if METRICS_TOKEN and not re.fullmatch(r"[\w.~+/=-]{20,}", METRICS_TOKEN, re.ASCII):

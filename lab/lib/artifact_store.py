@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import stat
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -283,9 +282,6 @@ def explain_store_error(error: Exception, name: str) -> StoreError:
     return StoreError(redact_secrets(f"{name}: {words}")[:300])
 
 
-LOCK = threading.Lock()
-
-
 @cache
 def _open_store(url: str, pid: int) -> ArtifactStore:
     return ArtifactStore(url)
@@ -293,5 +289,4 @@ def _open_store(url: str, pid: int) -> ArtifactStore:
 
 def open_store(url: str) -> ArtifactStore | None:
     """The store of a URL, one for a process (connections do not survive a fork); None without a URL. Raises StoreError."""
-    with LOCK:
-        return _open_store(url, os.getpid()) if url else None
+    return _open_store(url, os.getpid()) if url else None

@@ -36,6 +36,9 @@ COMPUTING_PREFIXES = (
 FETCHING_NAMES = frozenset(name for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY") for name in (variable, variable.lower()))
 HUB_TOKENS = frozenset(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"))
 SERVICES = frozenset(["SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "PGPASSFILE", "DJANGO_SETTINGS_MODULE", "PORT"])
+# Credentials of the store (LAB_STORE), by the names that its libraries read. No trainer gets them: the supervisor uploads.
+STORE_KEYS = frozenset(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"))
+STORE_PREFIXES = ("AWS_", "FSSPEC_", "AZURE_STORAGE_")
 JUDGE_KEY = frozenset(("LAB_JUDGE_KEY",))
 
 
@@ -63,7 +66,7 @@ FETCHER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTING_PRE
 REPLAY = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY, COMPUTING_PREFIXES, operators=True)  # a method may ask the judge
 TRAINER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY | HUB_TOKENS, COMPUTING_PREFIXES, operators=True)  # and loads policies of a hub
 # The lab's own web process and workers: services, settings, and what they hand on to their own children.
-LAB = ChildKind(TRAINER.names | SERVICES, (*COMPUTING_PREFIXES, "PG"), settings=True, operators=True)
+LAB = ChildKind(TRAINER.names | SERVICES | STORE_KEYS, (*COMPUTING_PREFIXES, *STORE_PREFIXES, "PG"), settings=True, operators=True)
 
 
 def environment_for(kind: ChildKind, source: Mapping[str, str] | None = None, **more: str) -> dict[str, str]:

@@ -216,7 +216,7 @@ def test_a_web_process_and_a_worker_have_the_labs_settings_and_nobody_elses_secr
     child = processes.start_child_process("web", [sys.executable, "-c", SHOW], tmp_path, environment_for(LAB))
     child.process.wait(30)
     seen = json.loads(child.log.read_text())
-    own = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "LAB_OIDC_SECRET", "LAB_EMAIL_URL", "LAB_TOKEN")
+    own = ("SECRET_KEY", "DATABASE_URL", "REDIS_URL", "PGPASSWORD", "LAB_OIDC_SECRET", "LAB_EMAIL_URL", "LAB_TOKEN", "AWS_SECRET_ACCESS_KEY")
     hold(seen, *own, *HUB, *JUDGE, *OPERATORS)
 
 

@@ -11,6 +11,7 @@ from lab.data.datasets import uploads
 from lab.lib.folders import remove_folder
 from lab.teams.accounts.models import Team
 from lab.teams.people import team_deletion
+from lab.training.runs.store_deletions import request_store_deletions
 
 
 def register_folder_clearer() -> None:
@@ -23,5 +24,6 @@ def make_folder_clearer(team: Team) -> Callable[[], None]:
     def clear() -> None:
         for root in (Path(settings.DATASETS_ROOT), uploads.get_upload_root()):
             remove_folder(root, name)
+        request_store_deletions([f"datasets/{name}"])
 
     return clear

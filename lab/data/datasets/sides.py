@@ -15,6 +15,7 @@ from lab.rollouts.trajectories.text_pieces import GIVEN, by_turn
 from lab.rollouts.trajectories.tokens import arrays_of, build_token_units
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run
+from lab.training.runs.stored_checkpoints import list_steps_there
 from trainers.contract.arrays import PackError
 
 Message = dict[str, str]
@@ -145,9 +146,8 @@ def messages_of(rollout: Rollout, lengths: Any) -> list[Message]:
 
 
 def kept_checkpoints(run: Run) -> list[int]:
-    """Steps of the checkpoints that are still on the disk."""
-    rows = run.checkpoints.filter(final=False).values_list("step", "path")
-    return sorted({step for step, path in rows if (run.folder / path).is_dir()})
+    """Steps of the checkpoints that are still there."""
+    return list_steps_there(run, run.checkpoints.filter(final=False))
 
 
 def provenance_of(rollout: Rollout, run: Run, kept: Sequence[int]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from django.db import connection
 from lab.data.datasets.models import Version
 from lab.training.runs.models import Run, Status
 from lab.training.runs.references import restore_reference_names
+from lab.training.runs.stored_checkpoints import list_steps_there
 from trainers.contract.spec import FINAL
 
 START = "start"  # instead of a checkpoint: the policy the run began with
@@ -115,8 +116,7 @@ def list_policy_candidates(run: Run) -> list[PolicyCandidate]:
     """
     if run.outside:
         return []
-    kept = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
-    candidates = [PolicyCandidate(run, step, step) for step in kept if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
+    candidates = [PolicyCandidate(run, step, step) for step in list_steps_there(run, run.checkpoints.filter(final=False))]
     if isinstance(run.spec.get("policy"), dict):
         candidates.insert(0, PolicyCandidate(run, START, 0))
     if run.status == Status.FINISHED:

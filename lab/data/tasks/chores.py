@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -16,6 +17,7 @@ from lab.data.tasks.models import Fetch, FetchState, Task, TaskVersion, find_tas
 from lab.data.tasks.usage import is_used
 from lab.data.tasks.verbs import get_bin_days
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.store_deletions import request_store_deletions
 from lab.training.workers.messages import resend_overdue
 
 KEPT = timedelta(seconds=KEPT_SECONDS)
@@ -50,6 +52,7 @@ def purge_task(pk: int) -> bool:
         kept = {str(name) for name in others.values_list("source__file", flat=True) if name}
         paths += [folder / name for name in own - kept]
         task.delete()
+        request_store_deletions(f"datasets/{path.relative_to(settings.DATASETS_ROOT).as_posix()}" for path in paths)
     delete_files(paths)
     return True
 

@@ -145,7 +145,8 @@ def dump_snapshot(target: Path, server: int, tools: tuple[Path, int], say: Say) 
 def read_snapshot_facts(snapshot: psycopg.Connection[Any]) -> tuple[list[str], dict[str, int], list[RunState]]:
     migrations = [row[0] for row in snapshot.execute("SELECT app || '.' || name FROM django_migrations ORDER BY 1")]
     counts = {name: snapshot.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] for name, table in COUNTED.items()}  # type: ignore[arg-type] # noqa: S608
-    rows = snapshot.execute("SELECT id::text, attempt, step, ingested, outside FROM runs_run ORDER BY created_at, id")
+    ingested = "CASE WHEN spool_token = '' THEN ingested ELSE 0 END"
+    rows = snapshot.execute(f"SELECT id::text, attempt, step, {ingested}, outside FROM runs_run ORDER BY created_at, id")  # type: ignore[arg-type] # noqa: S608
     return migrations, counts, [RunState(*row) for row in rows]
 
 

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import connection
 
 from lab.training.runs.models import Run
+from lab.training.runs.spool_files import is_spool_here
 from trainers.contract import spool
 
 
@@ -66,8 +67,8 @@ def measure_disk(folder: Path) -> tuple[int, int]:
 
 
 def measure_spool_size(run: Run) -> int:
-    """Bytes of the run's spool; 0 where this machine does not see it."""
+    """Bytes of the run's spool, counted as ``ingested`` is; 0 where this machine does not see it."""
     try:
-        return (run.folder / spool.SPOOL).stat().st_size
+        return run.spool_begin + (run.folder / spool.SPOOL).stat().st_size if is_spool_here(run) else 0
     except OSError:
         return 0

@@ -29,7 +29,9 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """A run as the database of the backup has it. ``ingested``: bytes of its spool whose events are in the database."""
+    """A run as the database of the backup has it. ``ingested``: bytes of its spool whose events are in the database; 0 where that file may be on
+    another machine, so that nothing is asked of it (lab.training.runs.spool_files).
+    """
 
     id: str
     attempt: int

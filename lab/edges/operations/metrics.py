@@ -89,7 +89,8 @@ def measure_workers() -> Iterator[GaugeMetricFamily]:
 
 def measure_ingest() -> Iterator[GaugeMetricFamily]:
     """Spools are measured where this machine sees the run folders; where it does not, how long nothing was heard says as much."""
-    runs: list[Any] = list(Run.across_teams.filter(status__in=ACTIVE).only("pk", "ingested", "progress_at").annotate(silent=Now() - F("progress_at")))
+    fields = ("pk", "ingested", "spool_begin", "spool_token", "progress_at")
+    runs: list[Any] = list(Run.across_teams.filter(status__in=ACTIVE).only(*fields).annotate(silent=Now() - F("progress_at")))
     behind = [max(0, machine_figures.measure_spool_size(run) - run.ingested) for run in runs]
     silent = [run.silent.total_seconds() for run in runs if run.silent is not None]
     yield GaugeMetricFamily("lab_ingest_lag_bytes", "Bytes of spools of active runs that are not in the database yet", sum(behind))

@@ -24,6 +24,8 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import LogChunk, MetricChunk, Run
+from lab.training.runs.store_deletions import request_store_deletions
+from lab.training.runs.stored_checkpoints import name_run
 
 log = logging.getLogger(__name__)
 BATCH = 1000  # rows of a transaction
@@ -91,5 +93,6 @@ def finish_purge(run: Run) -> bool:
         record_audit_entry(
             "run.delete", run, rollouts=run.rollouts, binned_by=str(run.binned_by or ""), binned_at=f"{run.binned_at:%Y-%m-%d %H:%M} UTC"
         )
+        request_store_deletions([name_run(run.pk)])
         run.delete()
     return True

@@ -13,7 +13,8 @@ from lab.models.branches.models import Branch, Continuation, TokenAlternatives
 from lab.models.branches.places import StoredPlace, find_stored_place
 from lab.models.playground import sampling
 from lab.models.playground.sampling import SamplingError, answer_sampler_question, pack_completion, stream_answer
-from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.checkpoint_paths import FilesMissing, open_checkpoint
+from lab.supervision.supervisor.run_folders import hold_run_file
 from trainers.contract import arrays
 
 SHOWN_NOTE = 1000
@@ -88,9 +89,12 @@ def load_place(question: Branch | TokenAlternatives) -> StoredPlace:
 
 def encode_place(question: Branch | TokenAlternatives) -> dict[str, Any]:
     """What every request says. Raises SamplingError when the checkpoint's files are gone."""
-    folder = folder_of(question.checkpoint) if question.checkpoint else None
-    if folder is None:
+    if question.checkpoint is None:
         raise SamplingError(f"The files of {question.label} are no longer on disk.")
+    try:
+        folder = open_checkpoint(question.checkpoint)
+    except FilesMissing as error:
+        raise SamplingError(str(error)) from None
     prompt = [{"role": str(role), "content": str(content)} for role, content in question.rollout.prompt.messages]
     return {"folder": str(folder), "prompt": prompt, "temperature": question.temperature}
 
@@ -98,7 +102,7 @@ def encode_place(question: Branch | TokenAlternatives) -> dict[str, Any]:
 def encode_branch_request(branch: Branch) -> bytes:
     """Raises SamplingError."""
     rollout, place = branch.rollout, load_place(branch)
-    about = {"run": str(rollout.run.folder), "phase": rollout.phase, "reference": rollout.prompt.reference}
+    about = {"run": str(hold_run_file(rollout.run)), "phase": rollout.phase, "reference": rollout.prompt.reference}
     kept = {"prefix": place.prefix, "turns": rollout.turns, "token": branch.chosen}
     how = {name: getattr(branch, name) for name in ("count", "max_tokens", "seed")}
     return json.dumps({"ask": "branch", **encode_place(branch), **about, **kept, **how}).encode()

@@ -11,7 +11,7 @@ from django.conf import settings
 
 from lab.lib.refusals import Refusal
 from lab.models.embeddings.models import Embedder, Source
-from lab.models.policies.checkpoint_paths import FilesMissing, files_of, folder_of, format_checkpoint_label
+from lab.models.policies.checkpoint_paths import FilesMissing, files_of, format_checkpoint_label, has_checkpoint_files, open_checkpoint
 from lab.models.policies.offered_policies import folders_there
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Checkpoint, Run
@@ -76,8 +76,8 @@ def locate_embedder_files(embedder: Embedder) -> Path:
     try:
         if embedder.kind == Source.ENCODER:
             current, folder = get_encoder_embedder(embedder.team, embedder.folder), Path(settings.POLICIES_ROOT) / embedder.folder
-        elif embedder.checkpoint is not None and (found := folder_of(embedder.checkpoint)) is not None:
-            current, folder = get_checkpoint_embedder(embedder.checkpoint), found
+        elif embedder.checkpoint is not None:
+            current, folder = get_checkpoint_embedder(embedder.checkpoint), open_checkpoint(embedder.checkpoint)
         else:
             raise gone
     except Refusal:
@@ -92,6 +92,6 @@ def find_newest_policy(team: Team, runs: Iterable[UUID]) -> Embedder:
     for pk in runs:
         run = Run.objects.of(team).filter(pk=pk).first()
         for checkpoint in run.checkpoints.order_by("-final", "-step", "-pk")[:LOOKED_AT] if run else ():
-            if folder_of(checkpoint) is not None:
+            if has_checkpoint_files(checkpoint):
                 return get_checkpoint_embedder(checkpoint)
     raise Refusal("None of these runs has a checkpoint on disk.", CHOOSE, "source")

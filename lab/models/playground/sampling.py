@@ -11,7 +11,7 @@ from uuid import UUID
 from lab.lib.child_environment import SAMPLER
 from lab.lib.kept_process import Conversation, IdleProcess, KeptProcess, StartError
 from lab.models.playground.models import SECONDS, Sample, SamplerQuestion, Sampling, Side
-from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.checkpoint_paths import FilesMissing, open_checkpoint
 from lab.training.runs.publisher import publish_message
 from trainers.contract import arrays
 
@@ -81,9 +81,12 @@ def write_side_samples(sampling: Sampling, side: Side, sampler: Conversation) ->
 
 
 def encode_sampling_request(sampling: Sampling, side: Side) -> bytes:
-    folder = folder_of(side.checkpoint) if side.checkpoint else None
-    if folder is None:
+    if side.checkpoint is None:
         raise SamplingError(f"The files of {side.label} are no longer on disk.")
+    try:
+        folder = open_checkpoint(side.checkpoint)
+    except FilesMissing as error:
+        raise SamplingError(str(error)) from None
     names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
     return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
 

@@ -21,6 +21,7 @@ from lab.rollouts.trajectories.models import Rollout as Stored
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint, Run
+from lab.training.runs.spool_files import begin_spool_here, is_spool_here
 from trainers.contract import arrays, spool
 from trainers.contract.events import Message, Rollout, Turn
 
@@ -84,6 +85,8 @@ def find_writer(team: Team, checkpoint: Checkpoint | None, label: str) -> tuple[
 def store_as_rollouts(writer: tuple[Run, int], samples: Sequence[Written], prompt: list[Message], **fields: Any) -> None:
     """Writes the samples to the run's spool and ingests them; each learns which rollout it is. ``fields``: of all their events."""
     run, step = writer
+    if not is_spool_here(run) and not begin_spool_here(run):
+        raise Refusal(f"#{run.number} has begun to train again: its answers can be labelled once it has ended.")
     path = run.folder / spool.SPOOL
     theirs = Stored.objects.filter(run=run, phase=PHASE, step=step)
     newest = theirs.aggregate(newest=Max("group"))["newest"]

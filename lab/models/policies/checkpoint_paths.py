@@ -1,4 +1,6 @@
-"""Where a checkpoint lies on the disk. The path is checked: below the run's own folder, of two known forms, and nothing on the way a link."""
+"""A checkpoint's files: in the run's folder on this machine, else in the store. On the disk the path is checked: below the run's own folder, of two
+known forms, and nothing on the way a link.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,28 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
-from django.conf import settings
+from django.core.cache import caches
 
+from lab.lib.artifact_store import Manifest, StoreError
 from lab.lib.refusals import Refusal
 from lab.training.runs.models import Checkpoint
+from lab.training.runs.stored_checkpoints import (
+    find_local_folder,
+    find_stored,
+    get_cache,
+    is_checkpoint_there,
+    is_policy_file,
+    name_checkpoint,
+    require_store,
+)
 from trainers.contract.spec import FINAL
 
-PATH = re.compile(r"final|checkpoints/checkpoint-[0-9]{1,10}", re.ASCII)
-WEIGHTS = (".safetensors",)
-POLICY_FILES = (*WEIGHTS, ".json", ".txt", ".model", ".jinja")
 OF_THE_TRAINER = frozenset({"trainer_state.json", "counters.json"})  # what only resuming needs
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
 ADAPTERS = "adapter_config.json"
+MANIFEST_SECONDS = 300
 
 
 class FilesMissing(Refusal):
@@ -34,11 +45,13 @@ class PolicyFile:
     name: str
     size: int
     changed: int  # nanoseconds
+    sha256: str = ""  # as the store has it
+    stored_as: str = ""  # the name of its folder in the store; empty on the disk
 
     @property
     def of_policy(self) -> bool:
         """Whether it leaves the lab with the policy: no optimiser, no random state, nothing pickled."""
-        return self.name.endswith(POLICY_FILES) and self.name not in OF_THE_TRAINER
+        return is_policy_file(self.name) and self.name not in OF_THE_TRAINER
 
 
 def format_checkpoint_step(checkpoint: Checkpoint) -> str:
@@ -56,31 +69,31 @@ def file_name(checkpoint: Checkpoint) -> str:
     return f"run-{checkpoint.run.number}-{FINAL if checkpoint.final else f'step-{checkpoint.step}'}"
 
 
-def folder_of(checkpoint: Checkpoint) -> Path | None:
-    """None when it is gone, or when anything below the runs' root is a link or no folder."""
-    if not PATH.fullmatch(checkpoint.path):
-        return None
-    folder = Path(settings.RUNS_ROOT)
-    for part in (str(checkpoint.run_id), *checkpoint.path.split("/")):
-        folder /= part
-        try:
-            status = os.lstat(folder)
-        except OSError:
-            return None
-        if not stat.S_ISDIR(status.st_mode):
-            return None
-    return folder
-
-
 def has_checkpoint_files(checkpoint: Checkpoint) -> bool:
-    return folder_of(checkpoint) is not None
+    return is_checkpoint_there(checkpoint)
+
+
+def open_checkpoint(checkpoint: Checkpoint) -> Path:
+    """A folder of this machine with the policy's files, fetched first where only the store has them: for a worker, because that takes its time.
+    Raises FilesMissing.
+    """
+    folder = find_local_folder(checkpoint)
+    if folder is not None:
+        return folder
+    stored = find_stored(checkpoint)
+    if stored is None:
+        raise FilesMissing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
+    try:
+        return get_cache().fetch(require_store(), name_checkpoint(stored), is_policy_file)
+    except (StoreError, OSError) as error:
+        raise FilesMissing(f"The files of {format_checkpoint_label(checkpoint)} cannot be fetched from the store: {error}.") from None
 
 
 def files_of(checkpoint: Checkpoint) -> list[PolicyFile]:
     """Plain files of its folder by name; links and folders are left out. Raises FilesMissing."""
-    folder = folder_of(checkpoint)
+    folder = find_local_folder(checkpoint)
     if folder is None:
-        raise FilesMissing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
+        return list_stored_files(checkpoint)
     files = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -90,9 +103,28 @@ def files_of(checkpoint: Checkpoint) -> list[PolicyFile]:
     return sorted(files, key=lambda file: file.name)
 
 
-def open_checkpoint_file(checkpoint: Checkpoint, file: PolicyFile) -> int:
-    """A file descriptor to read ``file`` from; a link put there meanwhile is not followed. Raises FilesMissing."""
-    folder = folder_of(checkpoint)
+def list_stored_files(checkpoint: Checkpoint) -> list[PolicyFile]:
+    """Raises FilesMissing."""
+    stored = find_stored(checkpoint)
+    if stored is None:
+        raise FilesMissing(f"The files of {format_checkpoint_label(checkpoint)} are no longer on disk.")
+    name = name_checkpoint(stored)
+    try:
+        manifest = caches["process"].get_or_set(f"stored-files/{name}", lambda: require_store().read_manifest(name), MANIFEST_SECONDS)
+    except StoreError as error:
+        raise FilesMissing(f"The store cannot be reached: {error}.") from None
+    found = manifest.files if isinstance(manifest, Manifest) else []
+    return [PolicyFile(file.name, file.size, 0, file.sha256, name) for file in found if NAME.fullmatch(file.name)]
+
+
+def open_checkpoint_file(checkpoint: Checkpoint, file: PolicyFile) -> BinaryIO:
+    """To read ``file`` from; a link put there meanwhile is not followed. Raises FilesMissing."""
+    if file.stored_as:
+        try:
+            return require_store().open_file(file.stored_as, file.name)
+        except StoreError as error:
+            raise FilesMissing(f"{file.name} cannot be read from the store: {error}.") from None
+    folder = find_local_folder(checkpoint)
     try:
         if folder is None:
             raise OSError("gone")
@@ -106,13 +138,13 @@ def open_checkpoint_file(checkpoint: Checkpoint, file: PolicyFile) -> int:
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise FilesMissing(f"{file.name} is not a regular file.")
-    return number
+    return cast(BinaryIO, os.fdopen(number, "rb"))
 
 
 def read_policy_file(checkpoint: Checkpoint, name: str, most: int = 1 << 20) -> bytes:
     """A small file of the policy. Raises FilesMissing."""
     for file in files_of(checkpoint):
         if file.name == name and file.of_policy and file.size <= most:
-            with os.fdopen(open_checkpoint_file(checkpoint, file), "rb") as stream:
+            with open_checkpoint_file(checkpoint, file) as stream:
                 return stream.read(most)
     raise FilesMissing(f"It has no {name}.")

@@ -8,17 +8,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 from django.http import HttpRequest, StreamingHttpResponse
 
 from lab.lib.downloads import stream_attachment
 from lab.models.policies.checkpoint_paths import (
     ADAPTERS,
-    WEIGHTS,
     FilesMissing,
     PolicyFile,
     file_name,
@@ -29,6 +28,7 @@ from lab.models.policies.checkpoint_paths import (
 )
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Checkpoint
+from lab.training.runs.stored_checkpoints import WEIGHTS
 
 PIECE = 1 << 20
 BLOCK = tarfile.BLOCKSIZE
@@ -84,6 +84,8 @@ def stream_policy_archive(checkpoint: Checkpoint, parts: list[ArchivePart]) -> I
         for piece in stream_part_content(checkpoint, part):
             digest.update(piece)
             yield piece
+        if part.file.sha256 and part.content is None and digest.hexdigest() != part.file.sha256:
+            raise FilesMissing(f"{part.file.name} in the store is damaged.")
         yield bytes(count_padding_bytes(part.size))
         lines.append(sum_line(digest.hexdigest(), part.file.name))
     sums = b"".join(lines)
@@ -96,7 +98,7 @@ def stream_part_content(checkpoint: Checkpoint, part: ArchivePart) -> Iterator[b
         yield part.content
         return
     left = part.size
-    with os.fdopen(open_checkpoint_file(checkpoint, part.file), "rb") as stream:
+    with open_checkpoint_file(checkpoint, part.file) as stream:
         while left:
             piece = stream.read(min(PIECE, left))
             if not piece:
@@ -135,11 +137,13 @@ def sum_line(digest: str, name: str) -> bytes:
 
 
 def compute_file_digest(checkpoint: Checkpoint, file: PolicyFile) -> str:
-    """SHA-256 of a file as it is on the disk. Raises FilesMissing."""
-    with os.fdopen(open_checkpoint_file(checkpoint, file), "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    """SHA-256 of a file as it is on the disk, or as the store's manifest says. Raises FilesMissing."""
+    if file.sha256:
+        return file.sha256
+    with open_checkpoint_file(checkpoint, file) as stream:
+        return hashlib.file_digest(cast(io.BufferedReader, stream), "sha256").hexdigest()
 
 
-def as_stream(checkpoint: Checkpoint, part: ArchivePart) -> io.BufferedIOBase:
+def as_stream(checkpoint: Checkpoint, part: ArchivePart) -> BinaryIO:
     """A part to read from, for the hub. Raises FilesMissing."""
-    return io.BytesIO(part.content) if part.content is not None else os.fdopen(open_checkpoint_file(checkpoint, part.file), "rb")
+    return io.BytesIO(part.content) if part.content is not None else open_checkpoint_file(checkpoint, part.file)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import os
 
-from lab.models.policies.checkpoint_paths import files_of, folder_of
+from lab.models.policies.checkpoint_paths import files_of, open_checkpoint
 from lab.training.runs.models import Checkpoint
 from trainers.contract import policy_folder
 
 
 def find_push_problems(checkpoint: Checkpoint) -> list[str]:
-    """Why a checkpoint is not pushed; empty when it may be. Raises Missing."""
-    files = files_of(checkpoint)
-    folder = folder_of(checkpoint)
-    assert folder is not None
+    """Why a checkpoint is not pushed; empty when it may be. Raises FilesMissing."""
+    files, folder = files_of(checkpoint), open_checkpoint(checkpoint)
     problems = [
         f"{file.name} {reason}"
         for file in files
-        if file.name.endswith(".safetensors") and (reason := policy_folder.find_safetensors_damage(folder / file.name))
+        if file.of_policy and file.name.endswith(".safetensors") and (reason := policy_folder.find_safetensors_damage(folder / file.name))
     ]
     problems += policy_folder.code_in(folder)
     code = sorted(name for name in os.listdir(folder) if name.endswith((".py", ".so", ".sh")))

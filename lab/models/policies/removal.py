@@ -22,12 +22,14 @@ from lab.data.loop.policy_descent import RunLineage
 from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
 from lab.models.policies import blind_votes
-from lab.models.policies.checkpoint_paths import folder_of, format_checkpoint_label
+from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.models.policies.models import UNDER_WAY, UNDO, Alias, Proposal, ProposalState, Push, Removal
 from lab.models.policies.promotion import require_team_permission
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import OPEN, RESUMABLE, Checkpoint, Run
+from lab.training.runs.store_deletions import request_store_deletions
+from lab.training.runs.stored_checkpoints import find_local_folder, name_checkpoint
 from trainers.contract.spec import FINAL
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ def request_removal(team: Team, user: User, checkpoint: Checkpoint) -> Removal:
             raise Refusal("Your team has no such checkpoint.")
         if reasons := relied_on(team, [held])[held.pk]:
             raise Refusal(f"{format_checkpoint_label(held)} was not deleted: {'; '.join(reasons)}.")
-        if folder_of(held) is None:
+        if not has_checkpoint_files(held):
             raise Refusal("Its files are no longer on disk.")
         removal, created = Removal.objects.get_or_create(checkpoint=held, defaults={"team": team, "by": user, "due_at": database_now() + UNDO})
         if not created:
@@ -71,7 +73,7 @@ def cancel_removal(team: Team, user: User, checkpoint: Checkpoint) -> None:
         removal = Removal.objects.select_for_update().filter(checkpoint=checkpoint, team=team).first()
         if removal is None or removal.kept_at is not None:
             raise Refusal("It is not scheduled for deletion.")
-        if removal.deleted_at is not None or folder_of(checkpoint) is None:
+        if removal.deleted_at is not None or not has_checkpoint_files(checkpoint):
             raise Refusal("Too late: it was already deleted.")
         removal.kept_at = database_now()
         removal.save(update_fields=["kept_at"])
@@ -120,7 +122,7 @@ def newest_to_resume(checkpoints: Sequence[Checkpoint]) -> set[int]:
     runs = {checkpoint.run for checkpoint in checkpoints if checkpoint.run.status in RESUMABLE}
     newest: dict[object, Checkpoint] = {}
     for row in Checkpoint.objects.filter(run__in=runs, final=False).order_by("step", "pk"):
-        if folder_of(row) is not None:
+        if has_checkpoint_files(row):
             newest[row.run_id] = row
     return {row.pk for row in newest.values()}
 
@@ -160,12 +162,14 @@ def execute_removal(pk: int) -> bool:
         held = Checkpoint.across_teams.select_for_update(of=("self",)).select_related("run__team").get(pk=removal.checkpoint_id)
         held.run = run
         aside = Path(settings.RUNS_ROOT) / str(run.pk) / f".removed-{removal.pk}"
-        folder = folder_of(held)
-        if folder is not None:
+        folder = find_local_folder(held)
+        if has_checkpoint_files(held):
             if reasons := relied_on(removal.team, [held])[held.pk]:
                 postpone_removal(removal, "; ".join(reasons))
                 return False
-            os.rename(folder, aside)
+            forget_stored_files(held)
+            if folder is not None:
+                os.rename(folder, aside)
     try:
         if aside.is_dir() and not aside.is_symlink():
             shutil.rmtree(aside)  # does not follow links (shutil.rmtree.avoids_symlink_attacks)
@@ -179,6 +183,14 @@ def execute_removal(pk: int) -> bool:
             by = str(removal.by) if removal.by else "the team's rules"
             record_audit_entry("policy.delete", held, team=removal.team, label=format_checkpoint_label(held), by=by, bytes=held.bytes)
     return bool(done)
+
+
+def forget_stored_files(checkpoint: Checkpoint) -> None:
+    """In the store, of every attempt that saved there; a worker deletes them. Needs a transaction."""
+    rows = checkpoint.run.checkpoints.filter(path=checkpoint.path)
+    stored = list(rows.exclude(stored_at=None))
+    rows.update(stored_at=None, forgotten=True)
+    request_store_deletions(map(name_checkpoint, stored))
 
 
 def postpone_removal(removal: Removal, why: str) -> None:
@@ -197,6 +209,6 @@ def explain_resume_objection(run: Run) -> str:
     deleted = (
         Removal.objects.filter(checkpoint__run=run, checkpoint__final=False, kept_at=None).exclude(deleted_at=None).order_by("-deleted_at").first()
     )
-    if deleted is None or any(folder_of(row) is not None for row in rows):
+    if deleted is None or any(has_checkpoint_files(row) for row in rows):
         return ""
     return f"Its checkpoints were deleted ({deleted.deleted_at:%Y-%m-%d %H:%M} UTC), so the run cannot be resumed. Clone it instead."

@@ -15,7 +15,7 @@ from django.db.models import Q
 from lab.lib.clock import database_now
 from lab.lib.numbers import parse_whole_number
 from lab.models.policies import listing, measures
-from lab.models.policies.checkpoint_paths import folder_of
+from lab.models.policies.checkpoint_paths import has_checkpoint_files
 from lab.models.policies.models import UNDO, Removal, Retention
 from lab.models.policies.promotion import require_team_permission
 from lab.models.policies.removal import relied_on
@@ -60,7 +60,7 @@ class RemovalPlan:
 def plan_retention(team: Team, rules: Retention) -> RemovalPlan:
     """Every checkpoint on the disk, judged. Nothing is changed."""
     rows = [
-        checkpoint for checkpoint in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if folder_of(checkpoint) is not None
+        checkpoint for checkpoint in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if has_checkpoint_files(checkpoint)
     ]
     kept = by_rules(rows, rules)
     pinned = set(Removal.objects.filter(checkpoint__run__team=team).exclude(kept_at=None).values_list("checkpoint", flat=True))

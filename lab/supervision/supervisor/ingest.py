@@ -29,6 +29,7 @@ from lab.supervision.supervisor.rows import ROLLOUT_COLUMNS, TOKEN_COLUMNS, roll
 from lab.training.edits.delivery import record_edited_events
 from lab.training.runs import live, metrics
 from lab.training.runs.models import Attempt, Checkpoint, Run
+from lab.training.runs.spool_files import is_spool_here
 from trainers.contract import spool
 from trainers.contract.events import Saved
 
@@ -46,13 +47,18 @@ class LostRace(Exception):
 def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None) -> SpoolBatch | None:
     """Stores the whole lines after ``run.ingested``, about ``limit`` bytes of them; None when there is nothing to store.
 
-    ``run`` is brought up to date. ``samples`` are measurements of the machine, stored with the newest step of the batch, if it has one.
+    Nothing either where the spool goes on in another machine's file. ``run`` is brought up to date. ``samples`` are measurements of the machine,
+    stored with the newest step of the batch, if it has one.
     """
+    if not is_spool_here(run):
+        return None
     freeze_before_first_batch()
     path = run.folder / spool.SPOOL
-    lines = AHEAD.take(path, run.ingested, limit)
+    lines = AHEAD.take(path, run.ingested - run.spool_begin, limit)
     if lines:
         AHEAD.start(path, lines[-1].end, limit)
+    for line in lines if run.spool_begin else ():
+        line.end += run.spool_begin
     while lines:
         batch = collect_batch(run, lines)
         if samples:
@@ -81,7 +87,7 @@ def write_batch(batch: SpoolBatch) -> metrics.Points:
         fields = {**batch.fields, "ingested": batch.to, "progress_at": now}
         if ids:
             fields["last_rollout"] = ids[-1]
-        if not Run.objects.same_row(run).filter(ingested=batch.since).update(**fields, rollouts=F("rollouts") + count):
+        if not Run.objects.same_row(run).filter(ingested=batch.since, spool_token=run.spool_token).update(**fields, rollouts=F("rollouts") + count):
             raise LostRace
         new_prompts = copy_rollouts(cursor, batch, ids) if batch.rollouts else {}
         if batch.shadows:

@@ -18,18 +18,23 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
 from lab.data.loop import human_reward
+from lab.lib.artifact_store import StoreError, Watch
 from lab.lib.log_context import LogContext, use_log_context
 from lab.supervision.supervisor import logs, trainer_process
 from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
-from lab.supervision.supervisor.local_paths import localize_spec_paths
+from lab.supervision.supervisor.local_paths import fetch_missing_inputs, localize_spec_paths
 from lab.supervision.supervisor.resources import ResourceSampler
 from lab.supervision.supervisor.run_claims import claim_next_run
+from lab.supervision.supervisor.run_folders import FolderTaken, take_run_folder
 from lab.supervision.supervisor.trainer_process import AdoptedTrainer, Trainer
+from lab.supervision.supervisor.transfers import run_beside
+from lab.supervision.supervisor.uploads import CheckpointUploader, drop_superseded_folders
 from lab.training.edits.delivery import close_run_edits, send_run_edits
 from lab.training.runs import live, publisher
 from lab.training.runs.launch import enqueue_run
 from lab.training.runs.models import Run, Status
+from lab.training.runs.spool_files import is_spool_here
 from lab.training.workers.models import Worker
 from lab.watching.usage import ledger
 from trainers.contract import spool
@@ -42,6 +47,8 @@ QUICK, SLOW = 0.1, 0.5  # seconds between looks while data flows, and when it ha
 QUIET_SECONDS = 3.0  # without data before looks become slow
 CONTROL_SECONDS = 0.5  # between looks at what was requested
 LOG_SECONDS = 0.5  # between rows of a log, so that chatty trainers do not make a row a line
+FETCH_PATIENCE_SECONDS = 900.0  # how long a run waits for its files; its lease is kept
+LONGEST_WAIT_SECONDS = 15.0  # between two tries
 PATIENCE_SECONDS = 3600.0  # how long a dead trainer's outcome waits for the database
 
 Result = TypeVar("Result")
@@ -79,6 +86,8 @@ class Supervisor:
         self.control_at = self.renew_at = self.log_at = 0.0
         self.moved_at = time.monotonic()
         self.away_since: float | None = None
+        self.stopping_at: float | None = None
+        self.uploader = CheckpointUploader(run) if settings.STORE_URL else None
 
     def work(self) -> None:
         log.info("run %s claimed as %s", self.run.pk, self.owner)
@@ -96,6 +105,8 @@ class Supervisor:
             log.warning("run %s was taken away from %s; its trainer is killed", self.run.pk, self.owner)
         finally:
             self.kill("")
+            if self.uploader:
+                self.uploader.end()
             publisher.flush_messages()
 
     def train(self) -> tuple[Status, str, int | None]:
@@ -108,7 +119,7 @@ class Supervisor:
                 return Status.STOPPED, "", None
             try:
                 self.trainer = self.find_trainer()
-            except OSError as error:
+            except (OSError, StoreError, FolderTaken) as error:
                 return Status.FAILED, f"the trainer could not be started: {error}", None
             if self.trainer is None:
                 return Status.STOPPED, "stopped before it started", None
@@ -142,6 +153,9 @@ class Supervisor:
 
     def known_outcome(self) -> tuple[Status, str, int | None] | None:
         """The outcome of a trainer that ended while nobody watched: a finished run must not be trained again, a failed one not for ever."""
+        if not is_spool_here(self.run):
+            ended = self.patiently(self.run.attempts.filter(number=self.run.attempt, outcome="finished").exists)
+            return (Status.FINISHED, "", 0) if ended else None
         if trainer_process.is_locked(self.run.folder):
             return None
         last = self.last_outcome()
@@ -159,12 +173,14 @@ class Supervisor:
     def find_trainer(self) -> Trainer | AdoptedTrainer | None:
         """The trainer that lives in the folder, or a new one; None when a stop came before it. Raises OSError."""
         run = self.run
-        if trainer_process.is_locked(run.folder):
+        if is_spool_here(run) and trainer_process.is_locked(run.folder):
             log.info("run %s: adopting the trainer that lives in its folder", run.pk)
             trainer_process.clear_stop(run.folder)
             if self.patiently(run.attempts.filter(number=run.attempt).exists):
                 self.patiently(lambda: run.running(self.owner))
             return AdoptedTrainer(run.folder)
+        if (settings.STORE_URL or run.spool_token) and not self.prepare_folder():
+            return None
         trainer_process.write_spec(run.folder, localize_spec_paths(run))
         trainer_process.clear_stop(run.folder)
         self.patiently(self.send_edits)  # before the trainer reads them: what was withdrawn meanwhile is not applied
@@ -177,6 +193,44 @@ class Supervisor:
         trainer = Trainer(argv, logs.log_file(run.folder, attempt))
         log.info("run %s: attempt %d is process %s", run.pk, attempt, trainer.pid)
         return trainer
+
+    def prepare_folder(self) -> bool:
+        """Fetches what the run needs from the store while the lease is kept; False when a stop came first. Raises StoreError, OSError and FolderTaken
+        once it has failed for long enough.
+        """
+        until, wait = time.monotonic() + FETCH_PATIENCE_SECONDS, SLOW
+        while True:
+            try:
+                self.beside(lambda watch: take_run_folder(self.run, watch))
+                self.beside(lambda watch: fetch_missing_inputs(self.run, watch))
+                self.patiently(lambda: self.run.tell_preparation(self.owner, "starting", ""))
+                return True
+            except (OperationalError, InterfaceError) as error:
+                self.reconnect(error)
+            except (StoreError, OSError, FolderTaken) as error:
+                if self.stop_requested or self.draining:
+                    return False
+                if time.monotonic() > until:
+                    raise
+                log.warning("run %s: its files are not here yet: %s", self.run.pk, error)
+                words = f"waits for its files: {error}"
+                self.patiently(lambda: self.run.tell_preparation(self.owner, "fetching files", words))  # noqa: B023  # called at once
+                live.publish_state(self.run)
+            pause = time.monotonic() + wait
+            while time.monotonic() < pause and not (self.stop_requested or self.draining):
+                self.look_after_lease()
+                time.sleep(QUICK)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+    def beside(self, act: Callable[[Watch], None]) -> None:
+        """``act`` in a thread, while the lease is renewed here. A stop cancels it. Raises what it raises."""
+        run_beside(act, Watch(lambda: self.stop_requested or self.draining), self.look_after_lease, QUICK)
+
+    def look_after_lease(self) -> None:
+        try:
+            self.control()
+        except (OperationalError, InterfaceError) as error:
+            self.reconnect(error)
 
     # While it trains
 
@@ -217,6 +271,8 @@ class Supervisor:
             return False
         if batch.points:
             self.sampler.taken()
+        if batch.saved and self.uploader:
+            self.uploader.wake()
         if batch.started and self.run.running(self.owner):
             live.publish_state(self.run)
         return True
@@ -265,6 +321,7 @@ class Supervisor:
         """Asks the trainer to save and end, once; the grace period runs from then."""
         if self.kill_at is None and self.trainer is not None:
             trainer_process.request_stop(self.run.folder)
+            self.stopping_at = time.monotonic()
             self.kill_at = time.monotonic() + settings.STOP_GRACE_SECONDS
 
     def kill(self, why: str) -> None:
@@ -287,6 +344,7 @@ class Supervisor:
     def settle(self, status: Status, reason: str, code: int | None) -> None:
         """Gives the lease back with the outcome, or the run back into the queue when only its worker leaves. Raises LeaseLost."""
         run = self.run
+        self.finish_uploads()
         if self.draining and not self.stop_requested and status == Status.STOPPED:
             given = self.patiently(lambda: run.hand_back(self.owner, "its worker left; it goes on from the last checkpoint with the next one"))
             followers = [run]
@@ -295,6 +353,8 @@ class Supervisor:
             followers = self.patiently(lambda: list(run.children.filter(status=Status.QUEUED))) if status == Status.FINISHED else []
         if not given:
             raise LeaseLost
+        if self.uploader:
+            self.patiently(lambda: drop_superseded_folders(run))
         self.patiently(lambda: ledger.close_leases(self.owner))
         trainer_process.clear_stop(run.folder)
         if status == Status.FINISHED:
@@ -305,6 +365,12 @@ class Supervisor:
             enqueue_run(follower)
         log.info("run %s ended: %s %s", run.pk, run.status, run.reason)
         live.publish_state(run)
+
+    def finish_uploads(self) -> None:
+        """What was saved has the time that stopping may take to reach the store."""
+        if self.uploader:
+            until = (self.stopping_at or time.monotonic()) + settings.STOP_GRACE_SECONDS
+            self.uploader.finish(until, self.look_after_lease, lambda: self.run.kill_requested)
 
     # The database
 

@@ -12,6 +12,8 @@ from lab.teams.people import departures, team_deletion
 from lab.teams.people.departures import MemberHolding
 from lab.training.runs import live
 from lab.training.runs.models import ACTIVE, OPEN, Run, RunQuerySet, Status
+from lab.training.runs.store_deletions import request_store_deletions
+from lab.training.runs.stored_checkpoints import name_run
 
 NAMED = 5  # runs that a sentence names before it counts the rest
 
@@ -72,10 +74,12 @@ def still_open(team: Team) -> str:
 
 def make_run_folder_clearer(team: Team) -> Callable[[], None]:
     """What the runs wrote; on the disk that this process sees."""
-    folders = [run.folder for run in Run.objects.filter(team=team).only("pk")]
+    runs = list(Run.objects.filter(team=team).only("pk"))
+    folders, names = [run.folder for run in runs], [name_run(run.pk) for run in runs]
 
     def clear() -> None:
         for folder in folders:
             remove_folder(folder.parent, folder.name)
+        request_store_deletions(names)
 
     return clear

@@ -12,6 +12,7 @@ from lab.training.catalog.catalog import Catalog, CatalogError
 from lab.training.catalog.models import RecipeVersion
 from lab.training.runs import references, team_tasks
 from lab.training.runs.models import Run
+from lab.training.runs.stored_checkpoints import list_steps_there
 from trainers.contract.spec import FINAL, SpecError, parse_spec
 
 Spec = dict[str, Any]
@@ -98,8 +99,7 @@ def runs_with_policies(team: Team, also: Run | None = None) -> list[tuple[str, s
 
 
 def _list_checkpoint_choices(run: Run) -> list[tuple[str, str]]:
-    steps = sorted({checkpoint.step for checkpoint in run.checkpoints.all() if not checkpoint.final}, reverse=True)
-    kept = [step for step in steps if (run.folder / f"checkpoints/checkpoint-{step}").is_dir()]
+    kept = list_steps_there(run, run.checkpoints.all())[::-1]
     choices = [(f"{run.pk}:{step}", f"#{run.number} {run.name}: checkpoint at step {step}") for step in kept]
     if run.status == "finished":
         return [(f"{run.pk}:{FINAL}", f"#{run.number} {run.name}: final policy"), *choices]

@@ -16,6 +16,7 @@ from django.db.models.functions import Coalesce, Least, Now
 from lab.teams.accounts.models import Project, Team
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.runs.checkpoint_rows import Checkpoint as Checkpoint
 from lab.training.runs.package_lists import PackageList
 from lab.training.runs.resumption import find_resume_objection
 
@@ -129,6 +130,8 @@ class Run(TeamOwned):
     latest = models.JSONField(default=dict)  # newest value of the metrics lists show
     special_tokens = models.JSONField(default=dict)  # id -> text
     ingested = models.BigIntegerField(default=0)  # bytes of the spool that are in the database
+    spool_begin = models.BigIntegerField(default=0, db_default=0)  # what ``ingested`` is at the first byte of the present spool file
+    spool_token = models.CharField(max_length=32, blank=True, default="", db_default="")  # which file that is (lab.training.runs.spool_files)
     log_ingested = models.BigIntegerField(default=0)  # bytes of the current attempt's log that are in the database
     last_rollout = models.BigIntegerField(default=0)  # id of the newest stored rollout
     searchable_to = models.BigIntegerField(default=0)  # id of the newest rollout whose words can be searched
@@ -190,11 +193,24 @@ class Run(TeamOwned):
         until = Now() + timedelta(seconds=settings.LEASE_SECONDS)
         return Run.objects.same_row(self).filter(owner=owner, status__in=ACTIVE).update(lease_until=until) == 1
 
+    def tell_preparation(self, owner: str, phase: str, reason: str) -> bool:
+        """What is done before a trainer starts, and what that waits for."""
+        changed = Run.objects.same_row(self).filter(owner=owner, status__in=ACTIVE).update(phase=phase, reason=reason) == 1
+        self.phase, self.reason = (phase, reason) if changed else (self.phase, self.reason)
+        return changed
+
     def begin(self, owner: str, attempt: int) -> bool:
         """A trainer is about to start as ``attempt``, whose log is empty unless a trainer of that number ended before it reported anything."""
         log = models.Case(models.When(attempt=attempt, then="log_ingested"), default=0)
         mine = Q(owner=owner, status__in=(Status.STARTING, Status.RUNNING))
         return self._become(Status.STARTING, mine, attempt=attempt, log_ingested=log)
+
+    def begin_spool(self, begin: int, token: str) -> bool:
+        """The spool goes on in another file, whose first byte counts as ``begin``; only the lines after ``ingested`` are read from it."""
+        mine = Run.objects.same_row(self).filter(owner=self.owner, ingested=self.ingested, spool_token=self.spool_token)
+        changed = mine.update(spool_begin=begin, spool_token=token) == 1
+        self.refresh_from_db()
+        return changed
 
     def heard(self, owner: str, seconds: float) -> bool:
         """A script outside reported: it has ``seconds`` until the next report, and a run that was given up goes on."""
@@ -354,28 +370,6 @@ class Attempt(TeamOwned):
 
     def __str__(self) -> str:
         return f"attempt {self.number}"
-
-
-class Checkpoint(TeamOwned):
-    """A place on the disk to resume from (``final`` False) or an exported policy (``final`` True)."""
-
-    team_path = "run__team"
-    binned_path = "run__binned_at"
-
-    run = models.ForeignKey(Run, models.CASCADE, related_name="checkpoints")
-    attempt = models.PositiveIntegerField()
-    step = models.PositiveIntegerField()
-    path = models.CharField(max_length=300)  # relative to the run folder
-    bytes = models.BigIntegerField()
-    final = models.BooleanField(default=False)
-    created_at = models.DateTimeField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "attempt", "path", "step"], name="checkpoint_once")]
-        ordering = ["-step"]
-
-    def __str__(self) -> str:
-        return self.path
 
 
 class LogChunk(TeamOwned):

@@ -13,6 +13,7 @@ from lab.lib import bounded_process
 from lab.lib.child_environment import PREFLIGHT
 from lab.training.runs import memory_fit
 from lab.training.runs.model_lookup import look_up_model
+from lab.training.runs.stored_checkpoints import is_policy_elsewhere
 from trainers.contract.machine import Machine
 
 CHECK = "trainers.checks.preflight_report:answer_preflight"
@@ -32,10 +33,11 @@ def run_preflight(
 ) -> dict[str, Any]:
     """The report of ``trainers preflight`` on a complete spec. Raises PreflightError.
 
-    ``policy_pending``: the policy is that of a stage that has not finished, so that its folder is not looked for; ``origin`` is then the policy that
-    its chain starts from, whose size is that of every stage. ``queue``: whose workers have to have the memory. ``owner`` gets a share of the
-    checks at one time.
+    ``policy_pending``: the policy is that of a stage that has not finished, so that its folder is not looked for, nor that of one that only the store
+    has; ``origin`` is then the policy that its chain starts from, whose size is that of every stage. ``queue``: whose workers have to have the
+    memory. ``owner`` gets a share of the checks at one time.
     """
+    policy_pending = policy_pending or is_policy_elsewhere(spec.get("policy") or {})
     machine = memory_fit.find_machine(queue, spec["device"]) if queue else None
     report = ask_trainers(spec, policy_pending, choose_model_answer(spec, policy_pending, origin), owner, machine)
     if queue:

@@ -16,6 +16,7 @@ from django.conf import settings
 from lab.teams.accounts.models import Team
 from lab.training.runs import team_tasks
 from lab.training.runs.models import Run, Status
+from lab.training.runs.stored_checkpoints import is_policy_there
 from trainers.contract.spec import FINAL, Problem, SpecError
 
 Spec = dict[str, Any]
@@ -110,9 +111,9 @@ def has_checkpoint(run: Run, checkpoint: Any) -> None:
     steps = sorted(set(run.checkpoints.filter(final=False).values_list("step", flat=True)))
     available = f"it has checkpoints at steps {', '.join(map(str, steps))}" if steps else "wait for it to finish or to write a checkpoint"
     if checkpoint == FINAL:
-        if run.status != Status.FINISHED and not (run.folder / FINAL / "config.json").exists():
+        if run.status != Status.FINISHED and not (run.folder / FINAL / "config.json").exists() and not is_policy_there(run, FINAL):
             raise SpecError([Problem("policy.run", str(run), f"is {run.status} and has no final policy yet", available)])
-    elif not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or not (run.folder / f"checkpoints/checkpoint-{checkpoint}").is_dir():
+    elif not isinstance(checkpoint, int) or isinstance(checkpoint, bool) or not is_policy_there(run, checkpoint):
         raise SpecError([Problem("policy.checkpoint", checkpoint, f"{run} has no such checkpoint", available)])
 
 

@@ -20,6 +20,7 @@ from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.launch import launch_run
 from lab.training.runs.models import Checkpoint, Run, Status
+from lab.training.runs.stored_checkpoints import find_local_folder
 from tests.conftest import make_member
 from tests.lab.loop.making import SPEC, frozen, labelled_queue, sampled
 from tests.lab.policies.making import at, final_of, matched, place, trained
@@ -150,7 +151,7 @@ def test_links_are_neither_followed_nor_deleted(team: Team, admin: User, tmp_pat
     assert not checkpoint_paths.has_checkpoint_files(at(run, 50))
     assert (outside / "model.safetensors").read_bytes() == b"precious"
     assert folder.is_symlink()
-    assert checkpoint_paths.folder_of(at(run, 100)) is None
+    assert find_local_folder(at(run, 100)) is None
     with pytest.raises(checkpoint_paths.FilesMissing):
         checkpoint_paths.files_of(at(run, 100))
 
@@ -162,7 +163,7 @@ FOREIGN = ["../other", "checkpoints/../../x", "/etc", "final/../..", "checkpoint
 def test_a_path_that_is_not_ours_is_no_folder(team: Team, owner: User, path: str) -> None:
     run = trained(team, owner)
     row = Checkpoint.objects.create(run=run, attempt=1, step=7, path=path, bytes=1, created_at=run.created_at)
-    assert checkpoint_paths.folder_of(row) is None
+    assert find_local_folder(row) is None
 
 
 def test_a_worker_that_died_in_the_middle_leaves_it_to_the_next(team: Team, admin: User) -> None:

@@ -15,11 +15,11 @@ from django.test import Client
 from safetensors.numpy import load
 
 from lab.models.policies import download, measures, promotion
-from lab.models.policies.checkpoint_paths import folder_of
 from lab.models.policies.model_card import render_policy_card
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.training.runs.models import Checkpoint, Run
+from lab.training.runs.stored_checkpoints import find_local_folder
 from tests.conftest import make_member
 from tests.hostile import PAYLOADS
 from tests.lab.loop.making import heldout
@@ -69,7 +69,7 @@ def test_metrics_are_those_at_the_checkpoints_step(run: Run) -> None:
 
 
 def test_what_is_gone_is_said_and_can_be_shown(as_owner: Client, run: Run) -> None:
-    folder = folder_of(at(run, 50))
+    folder = find_local_folder(at(run, 50))
     assert folder is not None
     folder.rename(folder.with_name("elsewhere"))
     assert rows(as_owner) == ["final policy"]
@@ -127,7 +127,7 @@ def test_a_download_holds_the_policy_and_nothing_of_the_trainer(as_owner: Client
 
 
 def test_adapters_leave_without_the_paths_of_this_machine(as_owner: Client, run: Run) -> None:
-    folder = folder_of(at(run, 50))
+    folder = find_local_folder(at(run, 50))
     assert folder is not None
     (folder / "config.json").unlink()
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/srv/secret/place", "r": 8}))
@@ -140,7 +140,7 @@ def test_adapters_leave_without_the_paths_of_this_machine(as_owner: Client, run:
 def test_a_file_that_shrinks_while_it_is_read_ends_the_download(run: Run) -> None:
     checkpoint = at(run, 50)
     parts = download.parts_of(checkpoint)
-    folder = folder_of(checkpoint)
+    folder = find_local_folder(checkpoint)
     assert folder is not None
     pieces = download.stream_policy_archive(checkpoint, parts)
     next(pieces)

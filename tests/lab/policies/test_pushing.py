@@ -13,12 +13,12 @@ from django.test import Client
 
 from lab.lib.refusals import Refusal
 from lab.models.policies import chores, hub_token, pushes
-from lab.models.policies.checkpoint_paths import folder_of
 from lab.models.policies.models import HubToken, Push, PushState
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
 from lab.teams.people.departures import deactivate_member
 from lab.training.runs.models import Checkpoint
+from lab.training.runs.stored_checkpoints import find_local_folder
 from tests.conftest import make_member
 from tests.lab.api.conftest import client_of
 from tests.lab.policies.local_hub import Hub
@@ -63,7 +63,7 @@ def test_a_policy_arrives_whole_private_and_without_the_trainers_files(hub: Hub,
     assert hub.repositories == {"our-team/math-grpo": True}
     files = hub.files["our-team/math-grpo"]
     assert set(files) == {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "README.md"}
-    folder = folder_of(checkpoint)
+    folder = find_local_folder(checkpoint)
     assert folder is not None
     assert all(files[name] == (folder / name).read_bytes() for name in files if name != "README.md")
     card = files["README.md"].decode()
@@ -175,7 +175,7 @@ def test_a_policy_that_names_code_is_not_pushed(hub: Hub, team: Team, admin: Use
         with pytest.raises(Refusal, match=r"config\.json (has an|names a kernel)"):
             pushes.request_push(team, admin, place(run, step, **config), "our-team/x", True)
     coded = place(run, 63)
-    folder = folder_of(coded)
+    folder = find_local_folder(coded)
     assert folder is not None
     (folder / "modeling.py").write_text("raise SystemExit")
     with pytest.raises(Refusal, match="is code"):

@@ -1,6 +1,7 @@
 """The supervisor with the real trainer: TRL, torch and the built-in policy."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from lab.supervision.supervisor.supervise import run_supervisor
 from lab.teams.accounts.models import Team
 from lab.training.runs import metrics
 from lab.training.runs.models import Run
+from tests.lab.supervisor.machines import Machine
 from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
 from trainers.contract import arrays
 from trainers.contract.spec import parse_spec
@@ -32,9 +34,9 @@ GRPO: dict[str, Any] = {
 }
 
 
-def launch(team: Team) -> Run:
+def launch(team: Team, **training: Any) -> Run:
     run = make_run(team)
-    run.spec = parse_spec({**GRPO, "output": str(run.folder)}).model_dump(mode="json")
+    run.spec = parse_spec({**GRPO, "training": GRPO["training"] | training, "output": str(run.folder)}).model_dump(mode="json")
     run.save(update_fields=["spec"])
     return run
 
@@ -83,3 +85,29 @@ def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders
     names = metrics.list_metric_names(run.pk)
     assert {"reward", "entropy", "loss", "grad_norm", "heldout/reward", "speed/step_seconds"} <= set(names)
     assert metrics.read_metric_series(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 13))
+
+
+def test_a_real_run_goes_on_on_a_machine_that_has_nothing_of_it(team: Team, settings: Any, tmp_path: Path) -> None:
+    settings.STORE_URL = f"file://{tmp_path}/store"
+    one, two = Machine(settings, tmp_path / "one"), Machine(settings, tmp_path / "two")
+    run = launch(team, max_steps=4)
+    with one.here():
+        thread = in_background(run)
+        wait_for(run, lambda run: run.step >= 1)
+        run.request_stop()
+        thread.join(60)
+    run.refresh_from_db()
+    assert (run.status, run.reason) == ("stopped", "")
+    saved = run.step
+    shutil.rmtree(one.root)  # the machine is gone, with all it had
+    assert run.resume()
+    with two.here():
+        assert run_supervisor(str(run.pk), "there:1")
+    run.refresh_from_db()
+    assert (run.status, run.step, run.attempt, run.reason) == ("finished", 4, 2, "")
+    assert run.attempts.get(number=2).from_step == saved
+    assert run.samples.current().filter(phase="train").count() == 4 * 16
+    keys = list(run.samples.current().values_list("step", "phase", "group", "sample"))
+    assert len(keys) == len(set(keys))
+    assert metrics.read_metric_series(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 5))
+    assert run.checkpoints.get(final=True).stored_at is not None

@@ -60,6 +60,7 @@ def train(folder: Path, spec: dict, attempt: int, writer: spool.SpoolWriter) -> 
             writer.put(AttemptFinished(attempt=attempt, time=time.time(), outcome="stopped", step=step))
             return 3
     (folder / "final").mkdir(exist_ok=True)
+    (folder / "final/model.safetensors").write_text(f"final weights of attempt {attempt}")
     writer.put(Saved(attempt=attempt, time=time.time(), step=total, path="final", bytes=1))
     if not spec.get("ignore_finish"):
         writer.put(AttemptFinished(attempt=attempt, time=time.time(), outcome="finished", step=total))
@@ -77,7 +78,9 @@ def write_step(writer: spool.SpoolWriter, attempt: int, step: int) -> None:
 
 def save(writer: spool.SpoolWriter, folder: Path, attempt: int, step: int) -> None:
     writer.sync()
-    (folder / "checkpoints" / f"checkpoint-{step}").mkdir(parents=True, exist_ok=True)
+    place = folder / "checkpoints" / f"checkpoint-{step}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "model.safetensors").write_text(f"weights of attempt {attempt} after step {step}")
     writer.put(Checkpoint(attempt=attempt, time=time.time(), step=step, path=f"checkpoints/checkpoint-{step}", bytes=1))
 
 

@@ -19,9 +19,9 @@ from lab.models.policies.checkpoint_paths import (
     FilesMissing,
     PolicyFile,
     files_of,
-    folder_of,
     format_checkpoint_label,
     format_checkpoint_step,
+    has_checkpoint_files,
     read_policy_file,
 )
 from lab.models.policies.models import Alias, AliasMove, HubToken, Proposal, Push, Removal
@@ -41,7 +41,7 @@ FIRST = ("heldout/reward", "reward", "entropy", "kl")
 def show_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
     """``?alias=`` names the alias whose gate is shown."""
     checkpoint = checkpoint_of(request, checkpoint_id)
-    folder = folder_of(checkpoint)
+    there = has_checkpoint_files(checkpoint)
     gone = Removal.objects.filter(checkpoint=checkpoint).select_related("by").first()
     metrics = measures.at_steps([checkpoint], measures.names_of(checkpoint))[checkpoint.pk]
     context: dict[str, Any] = {
@@ -49,10 +49,10 @@ def show_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         "checkpoint": checkpoint,
         "run": checkpoint.run,
         "which": format_checkpoint_step(checkpoint),
-        "on_disk": folder is not None,
+        "on_disk": there,
         "removal": gone if gone and gone.kept_at is None else None,
         "kept": gone is not None and gone.kept_at is not None,
-        "reasons": removal.relied_on(request.team, [checkpoint])[checkpoint.pk] if folder is not None else [],
+        "reasons": removal.relied_on(request.team, [checkpoint])[checkpoint.pk] if there else [],
         "first_metrics": [(name, metrics[name]) for name in FIRST if name in metrics],
         "metrics": [(name, measure) for name, measure in metrics.items() if name not in FIRST],
         "evidence": blind_votes.collect_match_evidence([checkpoint])[checkpoint.pk],

@@ -30,6 +30,7 @@ from lab.training.runs.more_rewards import list_launched_columns
 from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.run_marks import list_run_marks
 from lab.training.runs.snapshot import CSV_AXES, build_run_snapshot, csv_rows
+from lab.training.runs.stored_checkpoints import describe_storage
 from lab.training.runs.tags import list_team_tags
 
 LOG_LINES = 8  # of the log, before the first step
@@ -166,12 +167,15 @@ def render_run_config(request: HttpRequest, run: Run, typed: dict[str, str] | No
     usual, problem = spec_reading.find_usual_values(run)
     attempts = list(run.attempts.select_related("packages"))
     seconds = measure_attempt_seconds(run, attempts)
+    checkpoints = list(run.checkpoints.all())
+    storage = describe_storage(run, checkpoints)
     context = {
         "groups": spec_reading.group_spec_values(run.spec, usual),
         "usual_problem": problem,
         "columns": list_launched_columns(run),
         "changes": spec_reading.diff_launched_specs(run.cloned_from.spec, run.spec) if run.cloned_from and not run.cloned_from.binned_at else None,
-        "checkpoints": run.checkpoints.all(),
+        "checkpoints": [(checkpoint, storage.get(checkpoint.pk, "")) for checkpoint in checkpoints],
+        "storage": storage,
         "attempts": [(attempt, seconds[attempt.number], list_recorded_values(attempt)) for attempt in attempts],
         **build_config_texts(run),
         "about": {"name": run.name, "tags": ", ".join(run.tags), "notes": run.notes, **(typed or {})},
