@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponseRedirect, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 
+from lab.lib.artifact_store import StoreError
 from lab.lib.downloads import stream_attachment
 from lab.models.policies.checkpoint_paths import (
     ADAPTERS,
@@ -28,12 +30,13 @@ from lab.models.policies.checkpoint_paths import (
 )
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Checkpoint
-from lab.training.runs.stored_checkpoints import WEIGHTS
+from lab.training.runs.stored_checkpoints import WEIGHTS, require_store
 
 PIECE = 1 << 20
 BLOCK = tarfile.BLOCKSIZE
 SUMS = "SHA256SUMS"
 MOST_ADAPTER_CONFIG = 1 << 20
+ADDRESS_SECONDS = 600  # that an address in the store holds
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,28 @@ def build_archive_response(request: HttpRequest, checkpoint: Checkpoint) -> Stre
         request, stream_policy_archive(checkpoint, parts), f"{file_name(checkpoint)}.tar", "application/x-tar", reads_database=False
     )
     response["Content-Length"] = str(compute_archive_size(checkpoint, parts))
+    return response
+
+
+def build_file_response(request: HttpRequest, checkpoint: Checkpoint, name: str) -> HttpResponseBase:
+    """One file of the archive, and a line of the audit log: from the store by an address that holds for a while, where it has such addresses, so that
+    weights do not pass through the web process; else streamed. Raises FilesMissing.
+    """
+    part = next((part for part in parts_of(checkpoint) if part.file.name == name), None)
+    if part is None:
+        raise FilesMissing("It has no such file.")
+    if request.method == "GET":
+        label = format_checkpoint_label(checkpoint)
+        record_audit_entry("policy.download", checkpoint, team=checkpoint.run.team, label=label, files=1, bytes=part.size, file=name)
+    if part.content is None and part.file.stored_as:
+        try:
+            address = require_store().sign_file(part.file.stored_as, name, ADDRESS_SECONDS)
+        except StoreError as error:
+            raise FilesMissing(f"{name} cannot be read from the store: {error}.") from None
+        if address:
+            return HttpResponseRedirect(address, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
+    response = stream_attachment(request, stream_part_content(checkpoint, part), name, "application/octet-stream", reads_database=False)
+    response["Content-Length"] = str(part.size)
     return response
 
 

@@ -17,6 +17,7 @@ from lab.supervision.supervisor import logs
 from lab.supervision.supervisor.local_paths import localize_spec_paths
 from lab.supervision.supervisor.trainer_process import KILL_SECONDS, AdoptedTrainer, is_locked, write_spec
 from lab.training.edits.delivery import restore_edit_files
+from lab.training.edits.models import RunFork
 from lab.training.runs.models import Checkpoint, Run
 from lab.training.runs.spool_files import begin_spool_here, is_spool_here, keep_spool_here
 from lab.training.runs.stored_checkpoints import get_store, list_resumable_checkpoints, name_checkpoint, name_run
@@ -57,8 +58,8 @@ def take_run_folder(run: Run, watch: Watch) -> None:
         if not begun:
             raise FolderTaken("another worker goes on with the run")
     store = get_store()
-    if store is not None and run.attempt:
-        fetch_newest_checkpoint(run, store, watch)
+    if store is not None:
+        fetch_newest_checkpoint(run, list_resumable_checkpoints(run) if run.attempt else list_fork_starts(run), store, watch)
     restore_edit_files(run)
 
 
@@ -99,10 +100,18 @@ def hold_run_file(run: Run) -> Path:
     return run.folder
 
 
-def fetch_newest_checkpoint(run: Run, store: ArtifactStore, watch: Watch) -> None:
-    """The newest that the store has, unless one as new is here. Raises StoreError."""
+def list_fork_starts(run: Run) -> list[Checkpoint]:
+    """Of a run that begins as a copy of another: the checkpoint that it begins with, if the store has that. Else every step is trained again."""
+    fork = RunFork.objects.filter(run=run).exclude(from_step=0).select_related("edit__run").first()
+    if fork is None or fork.edit is None:
+        return []
+    return list(fork.edit.run.checkpoints.filter(final=False, step=fork.from_step).exclude(stored_at=None).order_by("-attempt"))
+
+
+def fetch_newest_checkpoint(run: Run, offered: list[Checkpoint], store: ArtifactStore, watch: Watch) -> None:
+    """The first of those ``offered`` that the store has, unless one as new is here. Raises StoreError."""
     here = max(list_local_steps(run.folder), default=-1)
-    for checkpoint in list_resumable_checkpoints(run):
+    for checkpoint in offered:
         if checkpoint.step <= here:
             return
         name = name_checkpoint(checkpoint)

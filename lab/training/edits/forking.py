@@ -64,7 +64,8 @@ def plan_fork(edit: RunEdit) -> ForkPlan | None:
     first = edit.first_step
     if first is None:
         return None
-    return ForkPlan(edit, max((step for step in list_checkpoint_steps(edit.run.folder) if step < first), default=0), first - 1)
+    stored = edit.run.checkpoints.filter(final=False).exclude(stored_at=None).values_list("step", flat=True)
+    return ForkPlan(edit, max((step for step in [*list_checkpoint_steps(edit.run.folder), *stored] if step < first), default=0), first - 1)
 
 
 def list_checkpoint_steps(folder: Path) -> list[int]:
@@ -101,10 +102,10 @@ def list_earlier_edits(edit: RunEdit) -> list[RunEdit]:
 
 
 def copy_start(source: Path, step: int, target: Path) -> None:
-    """Raises OSError."""
+    """What this machine has of it; a checkpoint that only the store has is fetched by the worker that trains. Raises OSError."""
     target.mkdir(parents=True, exist_ok=True)
-    if step:
-        name = f"{NAME}{step}"
+    name = f"{NAME}{step}"
+    if step and (source / CHECKPOINTS / name).is_dir():
         shutil.copytree(source / CHECKPOINTS / name, target / CHECKPOINTS / name, copy_function=link_or_copy)
     if (source / PAIRS).is_file():
         shutil.copy(source / PAIRS, target / PAIRS)

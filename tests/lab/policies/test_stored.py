@@ -19,6 +19,7 @@ from lab.models.policies import checkpoint_paths, removal
 from lab.models.policies.models import Removal
 from lab.supervision.supervisor.uploads import LeftBehind, upload_run
 from lab.teams.accounts.models import Team, User
+from lab.teams.audit.models import Entry
 from lab.training.runs.models import Run
 from lab.training.runs.store_deletions import delete_from_store
 from lab.training.runs.stored_checkpoints import find_local_folder, is_policy_elsewhere
@@ -65,6 +66,25 @@ def test_it_is_listed_offered_and_downloaded_from_the_store(as_owner: Client, ru
     assert "no longer on disk" not in as_owner.get(f"/policies/{final.pk}/").content.decode()
     assert is_policy_elsewhere({"kind": "run", "folder": str(run.folder), "checkpoint": "final"})
     assert not is_policy_elsewhere({"kind": "run", "folder": str(run.folder), "checkpoint": 7})
+
+
+def test_one_file_comes_by_an_address_of_the_store_or_streamed(as_owner: Client, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    final = final_of(run)
+    address = f"/policies/{final.pk}/download/?file=model.safetensors"
+    assert address in as_owner.get(f"/policies/{final.pk}/files/").content.decode()
+    streamed = as_owner.get(address)
+    assert len(b"".join(streamed.streaming_content)) == int(streamed["Content-Length"]) > 0
+    asked: list[tuple[str, str, int]] = []
+
+    def sign(store: ArtifactStore, name: str, file: str, seconds: int) -> str:
+        asked.append((name, file, seconds))
+        return "https://bucket.example.org/signed"
+
+    monkeypatch.setattr(ArtifactStore, "sign_file", sign)
+    assert as_owner.get(address)["Location"] == "https://bucket.example.org/signed"
+    assert asked == [(f"runs/{run.pk}/final/attempt-1", "model.safetensors", 600)]
+    assert "It has no such file" in as_owner.get(address.replace("model", "../model"), follow=True).content.decode()
+    assert Entry.across_teams.filter(action="policy.download", details__file="model.safetensors").count() == 2
 
 
 def test_a_worker_opens_it_in_its_cache_without_what_only_training_needs(run: Run, store: ArtifactStore, settings: Any) -> None:

@@ -18,7 +18,8 @@ from lab.supervision.supervisor.shared_files import SharedFiles
 from lab.supervision.supervisor.supervise import run_supervisor
 from lab.supervision.supervisor.uploads import LeftBehind
 from lab.teams.accounts.models import Team
-from lab.training.edits.models import EditState, RunEdit
+from lab.training.edits.forking import plan_fork
+from lab.training.edits.models import EditState, RunEdit, RunFork
 from lab.training.runs.models import Run, Status
 from lab.training.runs.spool_files import begin_spool_here, is_spool_here
 from lab.training.runs.store_deletions import delete_from_store
@@ -89,7 +90,7 @@ def rollouts_of(run: Run) -> dict[int, int]:
 
 
 def test_a_run_goes_from_machine_to_machine_and_every_event_is_stored_once(team: Team, one: Machine, two: Machine, store_url: str) -> None:
-    run = make_run(team, spec={"steps": 40, "fail_at": 13, "pace": 0.03, "limits": {"keep_checkpoints": 2}})
+    run = make_run(team, spec={"steps": 80, "fail_at": 13, "pace": 0.02, "limits": {"keep_checkpoints": 2}})
     train_on(one, run)
     assert (run.status, run.step) == ("failed", 12)
     assert stored_names(store_url, run) == ["checkpoints/checkpoint-10/attempt-1", "checkpoints/checkpoint-5/attempt-1"]
@@ -104,14 +105,14 @@ def test_a_run_goes_from_machine_to_machine_and_every_event_is_stored_once(team:
     stopped_at = run.step
     assert run.resume()
     train_on(one, run)  # whose folder still has attempt 1
-    assert (run.status, run.step, run.attempt, run.reason) == ("finished", 40, 3, "")
+    assert (run.status, run.step, run.attempt, run.reason) == ("finished", 80, 3, "")
     assert run.attempts.get(number=3).from_step == stopped_at
-    assert rollouts_of(run) == {1: 12 * 8, 2: (stopped_at - 10) * 8, 3: (40 - stopped_at) * 8}
-    assert run.samples.current().count() == run.rollouts == 40 * 8
+    assert rollouts_of(run) == {1: 12 * 8, 2: (stopped_at - 10) * 8, 3: (80 - stopped_at) * 8}
+    assert run.samples.current().count() == run.rollouts == 80 * 8
     with one.here():
         assert is_spool_here(run)
         assert run.ingested == run.spool_begin + (one.folder(run) / spool.SPOOL).stat().st_size
-        assert [event.attempt for event in events_of(one.folder(run)) if isinstance(event, Rollout)] == [3] * (40 - stopped_at) * 8
+        assert [event.attempt for event in events_of(one.folder(run)) if isinstance(event, Rollout)] == [3] * (80 - stopped_at) * 8
     with two.here():
         assert not is_spool_here(run)
         assert ingest_spool(run) is None
@@ -121,9 +122,9 @@ def test_a_run_goes_from_machine_to_machine_and_every_event_is_stored_once(team:
         assert file.read() == b"final weights of attempt 3"
     assert not list((one.folder(run) / "checkpoints").iterdir())  # the final policy is stored: nobody resumes a finished run
     kept = [row.step for row in run.checkpoints.filter(final=False).exclude(stored_at=None)]
-    assert kept == [40, 35]
+    assert kept == [80, 75]
     delete_from_store()
-    names = ["checkpoints/checkpoint-35/attempt-3", "checkpoints/checkpoint-40/attempt-3", "final/attempt-3"]
+    names = ["checkpoints/checkpoint-75/attempt-3", "checkpoints/checkpoint-80/attempt-3", "final/attempt-3"]
     assert stored_names(store_url, run) == names
 
 
@@ -259,3 +260,17 @@ def test_edits_go_along_to_the_next_machine(team: Team, one: Machine, two: Machi
     lines = {name: (two.folder(run) / "edits" / f"{name}.jsonl").read_text() for name in ("applied", "requests")}
     assert ('"key":"held"' in lines["applied"].replace(" ", ""), "waits" in lines["applied"]) == (True, False)
     assert ("waits" in lines["requests"], "held" in lines["requests"]) == (True, False)
+
+
+def test_a_run_without_an_edit_begins_with_a_checkpoint_that_only_the_store_has(team: Team, one: Machine, two: Machine) -> None:
+    source = make_run(team, spec={"steps": 8, "save_every": 2, "limits": {"keep_checkpoints": 9}})
+    train_on(one, source)
+    held = {"changes": {"training.learning_rate": 0.5}, "steps": {"training.learning_rate": 6}}
+    edit = RunEdit.objects.create(run=source, key="held", state=EditState.APPLIED, **held)
+    plan = plan_fork(edit)
+    assert plan is not None
+    assert (plan.from_step, plan.repeated) == (4, 1)
+    fork = make_run(team, spec=source.spec)
+    RunFork.objects.create(run=fork, edit=edit, from_step=plan.from_step, until_step=plan.until_step)
+    train_on(two, fork)
+    assert (fork.status, fork.attempts.get().from_step) == ("finished", 4), fork.reason

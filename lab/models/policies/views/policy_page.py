@@ -8,7 +8,8 @@ from typing import Any
 from django.contrib import messages
 from django.core.cache import cache
 from django.db.models import Q
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
@@ -143,10 +144,12 @@ def load_cached_digest(checkpoint: Checkpoint, file: PolicyFile) -> str:
 
 
 @require_safe
-def download_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse | StreamingHttpResponse:
-    """The archive."""
+def download_policy(request: LabRequest, checkpoint_id: int) -> HttpResponseBase:
+    """The archive; with ``?file=`` one file of it."""
     checkpoint = checkpoint_of(request, checkpoint_id)
     try:
+        if name := request.GET.get("file", ""):
+            return download.build_file_response(request, checkpoint, name)
         return download.build_archive_response(request, checkpoint)
     except FilesMissing as error:
         messages.error(request, str(error))
