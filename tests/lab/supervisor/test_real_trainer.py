@@ -34,9 +34,9 @@ GRPO: dict[str, Any] = {
 }
 
 
-def launch(team: Team, **training: Any) -> Run:
+def launch(team: Team) -> Run:
     run = make_run(team)
-    run.spec = parse_spec({**GRPO, "training": GRPO["training"] | training, "output": str(run.folder)}).model_dump(mode="json")
+    run.spec = parse_spec({**GRPO, "output": str(run.folder)}).model_dump(mode="json")
     run.save(update_fields=["spec"])
     return run
 
@@ -90,7 +90,7 @@ def test_a_real_run_is_killed_resumed_and_stored_exactly(team: Team, run_folders
 def test_a_real_run_goes_on_on_a_machine_that_has_nothing_of_it(team: Team, settings: Any, tmp_path: Path) -> None:
     settings.STORE_URL = f"file://{tmp_path}/store"
     one, two = Machine(settings, tmp_path / "one"), Machine(settings, tmp_path / "two")
-    run = launch(team, max_steps=4)
+    run = launch(team)
     with one.here():
         thread = in_background(run)
         wait_for(run, lambda run: run.step >= 1)
@@ -104,10 +104,10 @@ def test_a_real_run_goes_on_on_a_machine_that_has_nothing_of_it(team: Team, sett
     with two.here():
         assert run_supervisor(str(run.pk), "there:1")
     run.refresh_from_db()
-    assert (run.status, run.step, run.attempt, run.reason) == ("finished", 4, 2, "")
+    assert (run.status, run.step, run.attempt, run.reason) == ("finished", 12, 2, "")
     assert run.attempts.get(number=2).from_step == saved
-    assert run.samples.current().filter(phase="train").count() == 4 * 16
+    assert run.samples.current().filter(phase="train").count() == 12 * 16
     keys = list(run.samples.current().values_list("step", "phase", "group", "sample"))
     assert len(keys) == len(set(keys))
-    assert metrics.read_metric_series(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 5))
+    assert metrics.read_metric_series(run.pk, ["reward"])["reward"].steps.tolist() == list(range(1, 13))
     assert run.checkpoints.get(final=True).stored_at is not None
