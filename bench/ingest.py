@@ -12,6 +12,9 @@ the trainers pack them; groups of 8 share a prompt, and every prompt is new to t
 
 Rounds alternate, after a checkpoint each; the ratio is the median of those of the rounds. Services are started in a temporary folder and
 stopped at the end.
+
+With ``--peers`` the same spools are written into MLflow, Trackio, W&B offline and Aim too (``bench/ingest_peers.py``), in alternation with ours; what
+is told is how many times the rollouts a second of the best that keeps token arrays ours is.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import os
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,9 +36,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.peers import OFFLINE, find_peer_python
+
 CHARACTERS, TOKENS, GROUP, STEP, METRICS = 1000, 256, 8, 64, 20
 VOCABULARY = 32_000
-RATIO_BOUND = 0.3  # of a raw COPY, at least
+RATIO_BOUND = 0.4  # of a raw COPY, at least
+PEERS = ("mlflow", "trackio", "wandb", "aim")
+PEERS_BOUND = 6.0  # times the best of them that keeps arrays, at least
 
 
 def main() -> int:
@@ -44,18 +52,24 @@ def main() -> int:
     os.chmod(home, 0o755)  # PostgreSQL runs as another user when this runs as root
     start_services(home)
     result = measure(options.rollouts, options.rounds, quiet=options.json)
+    if options.peers:
+        result |= measure_peers(options.peer_rollouts, options.peer_rounds)
+        result["ok"] = result["ok"] and result["peers_ok"]
     if options.json:
         print(json.dumps(result))
     else:
         print(f"{result['rollouts_per_s']:,} rollouts/s = {result['ratio']} of a raw COPY, at least {RATIO_BOUND}")
         print(f"{result['bytes_per_rollout']:,} bytes a rollout")
-    return 0
+    return 0 if result["ok"] else 1
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rollouts", type=int, default=16_384, help="rollouts a round (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each kind (default %(default)s)")
+    parser.add_argument("--peers", action="store_true", help="write the same rollouts into other trackers too")
+    parser.add_argument("--peer-rollouts", type=int, default=4096, help="rollouts a round with them (default %(default)s)")
+    parser.add_argument("--peer-rounds", type=int, default=3, help="rounds with them (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     return parser.parse_args()
 
@@ -104,6 +118,46 @@ def measure(rollouts: int, rounds: int, quiet: bool) -> dict[str, Any]:
         "rollouts": rollouts,
         "rounds": rounds,
     }
+
+
+def measure_peers(rollouts: int, rounds: int) -> dict[str, Any]:
+    """Rollouts a second of ours and of each peer, medians over rounds in which all have their turn on the same spool; bytes a rollout on the disk."""
+    from django.db import connection
+
+    from lab.teams.accounts.models import Team
+    from trainers.contract.spool import SPOOL
+
+    team = Team.objects.create(name="Peers", slug="peers")
+    rates: dict[str, list[float]] = {name: [] for name in ("ours", *PEERS)}
+    sizes: dict[str, float] = {}
+    for number in range(rounds):
+        run = make_run(team, number + 1, make_events(rollouts, 1000 + number))
+        for name in PEERS if number % 2 else PEERS[::-1]:
+            told = write_to_peer(name, run.folder / SPOOL)
+            rates[name].append(rollouts / told["seconds"])
+            sizes[name] = told["bytes"] / rollouts
+        rates["ours"].append(rollouts / ingest_all(run, rollouts, connection))
+    medians = {name: round(statistics.median(given)) for name, given in rates.items()}
+    best = max((name for name in PEERS if name != "aim"), key=medians.__getitem__)
+    ratio = statistics.median(ours / theirs for ours, theirs in zip(rates["ours"], rates[best], strict=True))
+    return {
+        "peers_per_s": medians,
+        "peers_bytes_per_rollout": {name: round(size) for name, size in sizes.items()},
+        "best_peer": best,
+        "peers_ratio": round(ratio, 2),
+        "peers_ratio_bound": PEERS_BOUND,
+        "peers_ok": ratio >= PEERS_BOUND,
+    }
+
+
+def write_to_peer(name: str, spool: Path) -> dict[str, Any]:
+    """What ``bench/ingest_peers.py`` tells of one peer, in a process and a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix=f"policy-lab-{name}-") as folder:
+        places = {"TRACKIO_DIR": folder, "WANDB_DIR": folder, "HOME": folder, "LAB_CACHE": os.environ.get("LAB_CACHE", "")}
+        command = [str(find_peer_python(name)), str(Path(__file__).with_name("ingest_peers.py")), name, str(spool), folder]
+        done = subprocess.run(command, env={**os.environ, **OFFLINE, **places}, stdout=subprocess.PIPE, text=True, check=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def make_events(rollouts: int, seed: int) -> list[bytes]:

@@ -13,7 +13,7 @@ import { makeSection, orderSections } from "./sections.js";
 
 const root = document.getElementById("overview");
 
-const FRAME_MS = 250; // at most four drawings a second
+const FRAME_MS = 125; // at most eight drawings a second
 const MOST_POINTS = 5000; // of one metric; then the page asks for a thinned one
 const MARKS_MS = 60000;
 const box = document.getElementById("charts");
