@@ -166,7 +166,8 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.send(text_data=encode_message(message))
 
     async def dispatch(self, message: dict[str, Any]) -> None:
-        """Without Channels' look after the database's connections before each message, a change of threads: what asks the database here looks itself."""
+        """Calls the handler of a message without what Channels does first, a change of threads that looks after database connections:
+        a handler here that asks the database looks itself."""
         handler = getattr(self, get_handler_name(message), None)
         if handler is None:
             raise ValueError(f"no handler for message type {message['type']}")
