@@ -46,6 +46,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
 }
 ALLOWED = {
     "trainers/attempt/code_version.py": 1,  # git; a trainer may not import the filter, and passes four names (tests/trainers/test_recorded.py)
+    "trainers/attempt/generation_server.py": 1,  # vLLM on the trainer's machine, without the judge's key (tests/trainers/test_generation_server.py)
     "trainers/rewards/line_child.py": 1,  # compares mathematics with what Python needs and no secret; scores shadows with what the trainer has
     "trainers/sandbox/client.py": 1,  # a server that gets three names of its own and no more (tests/trainers/test_sandbox_attacks.py)
 }

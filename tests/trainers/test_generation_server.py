@@ -120,6 +120,7 @@ def test_a_killed_trainer_takes_its_server_along():
 
 
 def test_the_server_has_gpus_of_its_own_and_ports_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_JUDGE_KEY", "of the judge")
     training = GRPO(generation="server", generation_gpus=2)
     assert choose_server_gpus(training, ["0", "1", "2", "3"]) == ["1", "2"]
     with pytest.raises(SpecError, match="one GPU trains and 2 generate; this worker has 2"):
@@ -128,6 +129,7 @@ def test_the_server_has_gpus_of_its_own_and_ports_of_its_own(tmp_path, monkeypat
     assert len({one.port, one.group_port}) == 2
     assert one.build_command()[one.build_command().index("--tensor-parallel-size") + 1] == "2"
     assert one.build_environment()["CUDA_VISIBLE_DEVICES"] == "1,2"
+    assert "LAB_JUDGE_KEY" not in one.build_environment()
     assert (one.port, one.group_port) != (other.port, other.group_port)
     assert len(set(find_free_ports(5))) == 5
 

@@ -72,7 +72,9 @@ class GenerationServer:
         return ["vllm", "serve", str(self.policy), *(part for name, value in options.items() for part in (f"--{name}", str(value)))]
 
     def build_environment(self) -> dict[str, str]:
-        return {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(self.gpus), "VLLM_SERVER_DEV_MODE": "1", "VLLM_HOST_IP": HOST}
+        """What this process has, less the judge's key, which a server of completions has no use for."""
+        given = {name: value for name, value in os.environ.items() if name != "LAB_JUDGE_KEY"}
+        return {**given, "CUDA_VISIBLE_DEVICES": ",".join(self.gpus), "VLLM_SERVER_DEV_MODE": "1", "VLLM_HOST_IP": HOST}
 
     def start(self) -> None:
         """From the main thread: Linux ends a child that is bound to its parent with the thread that made it."""
