@@ -23,6 +23,7 @@ from lab.lib.redaction import redact_secrets
 from lab.lib.saml_sign_on import build_saml_providers, list_saml_origins
 from lab.lib.secret_key import read_or_create
 from lab.lib.single_sign_on import build_sso_providers
+from lab.lib.start_commands import parse_start_commands
 
 env = environ.Env()
 
@@ -180,6 +181,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = False  # the lease, not the broker, brings a lost run back
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 50  # what a supervisor leaves in memory ends with it
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {"visibility_timeout": 30 * 86_400}  # s; a message held longer would be delivered once more
 if REDIS_URL.startswith("redis"):  # over TCP: a connection that a firewall forgot is noticed, and made anew
     CELERY_BROKER_TRANSPORT_OPTIONS |= {"socket_timeout": 20, "socket_connect_timeout": 5, "socket_keepalive": True, "health_check_interval": 10}
@@ -355,6 +357,12 @@ if STORE_URL:
         "lab.training.runs.store_deletions.delete_from_store",
     ]
 
+try:
+    WORKER_STARTS = parse_start_commands(env.str("LAB_START", default=""))  # queue → the command that starts a worker for it
+except ValueError as error:
+    raise ImproperlyConfigured(str(error)) from None
+if WORKER_STARTS:
+    WORKER_CHORES["starts"] = ["lab.supervision.supervisor.worker_starts.start_wanted_workers"]
 METRICS_TOKEN = env.str("LAB_METRICS_TOKEN", default="")  # for /metrics, which is not there without it
 if METRICS_TOKEN and not re.fullmatch(r"[\w.~+/=-]{20,}", METRICS_TOKEN, re.ASCII):
     message = "LAB_METRICS_TOKEN must be 20 or more letters, digits or -._~+/= : openssl rand -hex 24 makes one"

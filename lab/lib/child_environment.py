@@ -65,6 +65,8 @@ MODEL_LOOKUP = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTIN
 FETCHER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | HUB_TOKENS, COMPUTING_PREFIXES)  # gets rows of a hub; runs nobody's code
 REPLAY = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY, COMPUTING_PREFIXES, operators=True)  # a method may ask the judge
 TRAINER = ChildKind(COMPUTING_NAMES | FETCHING_NAMES | JUDGE_KEY | HUB_TOKENS, COMPUTING_PREFIXES, operators=True)  # and loads policies of a hub
+# Asks a scheduler for a machine: where it finds the scheduler, and what LAB_START names besides. No service of the lab: the worker has its own.
+STARTER = ChildKind(FETCHING_NAMES | {"SLURM_CONF", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"})
 # The lab's own web process and workers: services, settings, and what they hand on to their own children.
 LAB = ChildKind(TRAINER.names | SERVICES | STORE_KEYS, (*COMPUTING_PREFIXES, *STORE_PREFIXES, "PG"), settings=True, operators=True)
 

@@ -100,6 +100,14 @@ def test_help_needs_no_services(command: str, tmp_path: Path) -> None:
         (["--gpu", "97"], "GPU 97 is not here"),
         (["--gpu", "first"], "give the number of a GPU"),
         (["--gpu", "0,1"], "give the number of a GPU"),
+        (["--gpus", "0;1"], "give all, how many"),
+        (["--gpus", "1,1"], "give all, how many"),
+        (["--gpus", "0"], "is --gpu 0"),
+        (["--gpus", "97"], "there are not so many"),
+        (["--gpus", "96,97"], "GPU 96, 97 is not here"),
+        (["--gpus", "all", "--gpu", "0"], "give one of them"),
+        (["--idle-exit", "0"], "give seconds from 1"),
+        (["--queues", "analysis", "--once"], "has no runs"),
         (["--queues", "gpu,"], "is not the name of a queue"),
         (["--queues", "a b"], "is not the name of a queue"),
         (["--name", "a/b"], "no slash"),
@@ -114,24 +122,24 @@ def test_a_worker_refuses_what_it_cannot_do(arguments: list[str], message: str) 
 
 @pytest.mark.django_db
 def test_two_live_workers_cannot_share_a_name() -> None:
-    worker = heartbeat.register_worker("first", ["gpu"], "")
+    worker = heartbeat.register_worker("first", ["gpu"])
     assert run_command("worker", "--name", "first")[0] == 2
     worker.seen_at = timezone.now() - ALIVE - timedelta(seconds=1)
     worker.save()
-    assert heartbeat.register_worker("first", ["cpu"], "").queues == ["cpu"]
+    assert heartbeat.register_worker("first", ["cpu"]).queues == ["cpu"]
 
 
 @pytest.mark.django_db
 def test_the_name_of_a_dead_process_of_this_host_is_free_at_once() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    worker = heartbeat.register_worker("first", ["gpu"], "")
+    worker = heartbeat.register_worker("first", ["gpu"])
     Worker.objects.filter(pk=worker.pk).update(pid=ended.pid)
-    assert heartbeat.register_worker("first", ["gpu"], "").pid == os.getpid()
+    assert heartbeat.register_worker("first", ["gpu"]).pid == os.getpid()
 
 
-def begin_worker(start_process: Start, name: str = "w", **environment: str) -> ManagedProcess:
-    child: ManagedProcess = start_process(name, "manage.py", "worker", "--name", name, LAB_SWEEP_SECONDS="1", **environment)
+def begin_worker(start_process: Start, name: str = "w", *options: str, **environment: str) -> ManagedProcess:
+    child: ManagedProcess = start_process(name, "manage.py", "worker", "--name", name, *options, LAB_SWEEP_SECONDS="1", **environment)
     assert wait_for(lambda: "ready." in child.log.read_text() or child.exit_code is not None, 120), child.log.read_text()
     return child
 
@@ -196,11 +204,13 @@ def test_a_drained_workers_run_is_saved_and_goes_on_elsewhere(start_process: Sta
     assert run.status == Status.QUEUED
     assert saved < 60
     assert (run.folder / f"checkpoints/checkpoint-{saved}").is_dir()
-    begin_worker(start_process, "second")
+    second = begin_worker(start_process, "second", "--once", "--idle-exit", "300")
     assert follow_runs([run.pk], Console(file=StringIO()))[0].status == Status.FINISHED
     run.refresh_from_db()
     assert (run.attempt, run.step) == (2, 60)
     assert list(run.attempts.values_list("from_step", flat=True)) == [0, saved]
+    assert second.process.wait(60) == 0, second.log.read_text()  # after its one run, by itself
+    assert not Worker.objects.exists()
 
 
 @pytest.mark.training

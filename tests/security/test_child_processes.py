@@ -22,11 +22,13 @@ from lab.data.tasks import fetching
 from lab.edges.operations import postgres_tools
 from lab.lib import child_environment, processes
 from lab.lib.child_environment import DECODER, LAB, SAMPLER, SERVICE, TRAINER, environment_for, restrict_environment
+from lab.lib.start_commands import StartCommand
 from lab.models.branches import answering
 from lab.models.embeddings import vectors
 from lab.models.playground import sampling
 from lab.rollouts.replay import answers
 from lab.supervision.supervisor import trainer_process
+from lab.supervision.supervisor.worker_starts import run_start_command
 from lab.training.catalog import published
 from lab.training.runs import local_lab, model_lookup
 from lab.training.runs import preflight as preflight_room
@@ -42,6 +44,7 @@ FILTERED = {  # file → how many processes it starts; a new one is added here t
     "lab/lib/processes.py": 1,
     "lab/lib/kept_process.py": 1,
     "lab/supervision/supervisor/trainer_process.py": 1,
+    "lab/supervision/supervisor/worker_starts.py": 1,
     "lab/edges/operations/postgres_tools.py": 2,  # PostgreSQL's clients: what a service may know, and for a dump the database's password
 }
 ALLOWED = {
@@ -199,6 +202,16 @@ def test_a_fetch_of_a_task(planted: None, monkeypatch: pytest.MonkeyPatch, tmp_p
     hold(caught(monkeypatch, fetching, lambda: fetching.fetch_into(fetch, tmp_path / "rows.jsonl")), *HUB)
 
 
+def test_a_command_that_starts_a_worker(planted: None) -> None:
+    """It asks a scheduler and has what that needs; what the job needs of the lab comes to the job in another way."""
+    command = StartCommand("large", (sys.executable, "-c", SHOW), 1, gpus=2, environment=("MY_API_KEY",))
+    code, output = run_start_command(command)
+    assert code == 0
+    seen = json.loads(output)
+    hold(seen, "KUBECONFIG", "MY_API_KEY")
+    assert (seen["LAB_QUEUE"], seen["LAB_GPUS"]) == ("large", "2")
+
+
 def test_a_dump_of_the_database(planted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of PostgreSQL gets the password of the lab's database, in its environment and not among its arguments."""
     monkeypatch.setitem(connection.settings_dict, "PASSWORD", "the database's")
@@ -286,4 +299,17 @@ def test_inheriting_gives_back_what_it_hid(planted: None) -> None:
 
 def test_every_kind_is_tried_here() -> None:
     kinds = {name for name, value in vars(child_environment).items() if isinstance(value, child_environment.ChildKind)}
-    assert kinds == {"SERVICE", "DECODER", "SAMPLER", "BRANCHER", "CATALOGUE", "PREFLIGHT", "MODEL_LOOKUP", "REPLAY", "TRAINER", "LAB", "FETCHER"}
+    assert kinds == {
+        "SERVICE",
+        "DECODER",
+        "SAMPLER",
+        "BRANCHER",
+        "CATALOGUE",
+        "PREFLIGHT",
+        "MODEL_LOOKUP",
+        "REPLAY",
+        "TRAINER",
+        "LAB",
+        "FETCHER",
+        "STARTER",
+    }

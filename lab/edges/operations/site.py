@@ -21,6 +21,7 @@ NAVIGATION = (  # (words, icon of unfold's font, name of the address)
     ("Access tokens", "key", "accounts_apitoken_changelist"),
     ("Runs", "model_training", "runs_run_changelist"),
     ("Workers", "memory", "workers_worker_changelist"),
+    ("Worker starts", "rocket_launch", "workers_workerstart_changelist"),
     ("Queues", "rate_review", "labels_queue_changelist"),
     ("Quotas", "data_usage", "usage_quota_changelist"),
     ("Audit log", "history", "audit_entry_changelist"),

@@ -18,7 +18,7 @@ from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import live
 from lab.training.runs.models import Run
 from lab.training.workers.draining import drain_worker
-from lab.training.workers.models import Worker
+from lab.training.workers.models import Worker, WorkerStart
 from lab.watching.usage.models import Quota
 
 FORGOTTEN = timedelta(days=1)
@@ -95,6 +95,32 @@ class WorkerAdmin(OperatorAdmin):
     @admin.display(description="queues")
     def serves(self, worker: Worker) -> str:
         return ", ".join(worker.queues)
+
+
+@admin.register(WorkerStart, site=site)
+class WorkerStartAdmin(OperatorAdmin):
+    """What the commands of LAB_START did. Kept for 30 days."""
+
+    list_display = ("queue", "started_at", "became", "exit_code", "worker", "said")
+    list_filter = ("queue",)
+    search_fields = ("queue", "worker")
+    ordering = ("-started_at",)
+    fields = ("queue", "ran", "started_at", "ended_at", "exit_code", "expected_until", "worker", "output")
+
+    @admin.display(description="command")
+    def ran(self, start: WorkerStart) -> str:
+        return render_json_block(start.command)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerStart]:
+        return super().get_queryset(request).judged()  # type: ignore[no-any-return]
+
+    @admin.display(description="outcome")
+    def became(self, start: WorkerStart) -> str:
+        return start.outcome
+
+    @admin.display(description="output")
+    def said(self, start: WorkerStart) -> str:
+        return start.last_line
 
 
 def set_status(queue: Queue, status: QueueStatus) -> str:

@@ -6,9 +6,11 @@ import uuid
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 
 from lab.training.runs import live
 from lab.training.runs.models import Run, Status
+from lab.training.runs.process_counts import fetch_run_sizes
 from lab.training.runs.queue_order import list_claim_orders, lock_queues
 from lab.training.workers.models import Worker
 from lab.watching.usage import ledger, quotas
@@ -36,9 +38,10 @@ def claim_next_run(run_id: str, worker: str) -> tuple[Run, str] | None:
     if queue is None:
         return None
     with transaction.atomic():
-        if is_worker_open(worker):
+        row = Worker.objects.select_for_update().filter(name=worker).first()  # who drains it meanwhile waits for this claim, and the next one sees it
+        if row is None or is_worker_open(row):
             lock_queues([queue])
-            for key in list_candidates(queue, run_id):
+            for key in list_candidates(queue, run_id, row):
                 run, owner = Run.across_teams.get(pk=key), make_owner(worker)
                 try:
                     take_run(run, owner, worker)
@@ -46,25 +49,28 @@ def claim_next_run(run_id: str, worker: str) -> tuple[Run, str] | None:
                     held += [(run, error.reason)] if error.reason else []
                 else:
                     claimed = run, owner
+                    Worker.objects.filter(name=worker).update(runs_taken=F("runs_taken") + 1)
                     break
     for run, reason in held:
         set_waiting_reason(run, reason)
     return claimed
 
 
-def list_candidates(queue: str, run_id: str) -> list[UUID]:
-    """The runs to try, in turn; the named one at the end where so many wait before it."""
-    return list(dict.fromkeys([*list_claim_orders([queue]).get(queue, [])[:MOST_TRIED], UUID(run_id)]))
+def list_candidates(queue: str, run_id: str, worker: Worker | None) -> list[UUID]:
+    """The runs to try, in turn, without those that the worker has no room for; the named one at the end where so many wait before it."""
+    waiting = [*list_claim_orders([queue]).get(queue, []), UUID(run_id)]
+    sizes = fetch_run_sizes(waiting) if worker else {}
+    fitting = [key for key in waiting if worker is None or key not in sizes or sizes[key].fits_worker(worker)]
+    return list(dict.fromkeys([*fitting[:MOST_TRIED], *fitting[-1:]]))
 
 
 def make_owner(worker: str) -> str:
     return f"{worker}/{uuid.uuid4().hex[:12]}"
 
 
-def is_worker_open(worker: str) -> bool:
-    """Whether the worker may take a run. Who drains it meanwhile waits for this claim, and the next claim sees it."""
-    row = Worker.objects.select_for_update().filter(name=worker).values_list("draining", "takes_runs").first()
-    return row is None or row == (False, True)
+def is_worker_open(worker: Worker) -> bool:
+    """Whether the worker may take a run."""
+    return worker.takes_runs and not worker.draining and not (worker.takes_one and worker.runs_taken)
 
 
 def take_run(run: Run, owner: str, worker: str) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -36,6 +37,7 @@ LEAST_SECONDS = 10.0  # at the end, where a stop took its whole time
 WAKE_SECONDS = 0.1
 END_SECONDS = 5.0
 LOOK_SECONDS = 30.0  # between two looks at what was left behind on a machine
+UPLOAD_PATIENCE = timedelta(hours=1)
 LOCK_FILE = "store-lock"
 
 
@@ -212,9 +214,7 @@ class LeftBehind:
         if not settings.STORE_URL or now < self.next_look:
             return
         self.next_look = now + LOOK_SECONDS
-        root = Path(settings.RUNS_ROOT)
-        here = [UUID(path.name) for path in root.iterdir() if is_uuid(path.name)] if root.is_dir() else []
-        pending = Checkpoint.across_teams.filter(run__in=here, stored_at=None, run__outside=False).exclude(run__status__in=ACTIVE)
+        pending = Checkpoint.across_teams.filter(run__in=list_runs_here(), stored_at=None, run__outside=False).exclude(run__status__in=ACTIVE)
         known = pending.order_by().values_list("run").annotate(newest=Max("pk"), forgotten=Count("pk", filter=Q(forgotten=True)))
         for run_id, *state in known:
             at, wait = self.again.get(run_id, (0.0, FIRST_RETRY))
@@ -230,6 +230,22 @@ class LeftBehind:
                 self.settled[run_id] = (state[0], state[1])
             else:
                 self.again[run_id] = (time.monotonic() + wait, min(2 * wait, LAST_RETRY))
+
+
+def list_runs_here() -> list[UUID]:
+    """The runs that have a folder on this machine."""
+    root = Path(settings.RUNS_ROOT)
+    return [UUID(path.name) for path in root.iterdir() if is_uuid(path.name)] if root.is_dir() else []
+
+
+def is_uploading(worker: str) -> bool:
+    """Whether what ended on this machine is still on its way into the store: a worker that a scheduler started must not leave before, because the
+    disk goes with it. After an hour it may. Raises database errors.
+    """
+    if not settings.STORE_URL:
+        return False
+    ended = Run.across_teams.filter(pk__in=list_runs_here(), outside=False, finished_at__gt=Now() - UPLOAD_PATIENCE)
+    return any(list_unstored_checkpoints(run) for run in ended.exclude(status__in=ACTIVE))
 
 
 left_behind = LeftBehind()

@@ -6,7 +6,8 @@ class RunsConfig(AppConfig):
     label = "runs"
 
     def ready(self) -> None:
-        from lab.training.runs import departures, palette
+        from lab.training.runs import departures, occupations, palette
 
         departures.register_run_hooks()
+        occupations.register_occupations()
         palette.register_run_sources()

@@ -201,6 +201,9 @@ def build_waiting_notice(run: Run) -> RunBanner:
     elif reason.kind == "worker":
         held, advice = f"No worker is on the queue “{run.queue}”.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue}"
         tone, link, label = "warn", reverse("workers"), "Workers"
+    elif reason.kind == "size":
+        held, advice = f"{reason.why[:1].upper()}{reason.why[1:]}.", f"Start one: .venv/bin/python manage.py worker --queues {run.queue} --gpus all"
+        tone, link, label = "warn", reverse("workers"), "Workers"
     else:
         held, advice = f"{reason.why[:1].upper()}{reason.why[1:]}.", "It starts automatically when a worker is free."
         tone, link, label = "warn" if lost else "info", reverse("workers"), "Workers"

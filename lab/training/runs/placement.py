@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from lab.teams.accounts.models import Project, Team
 from lab.training.runs import hold_reasons
 from lab.training.runs.models import Run
@@ -30,8 +32,7 @@ def find_usual_queue(team: Team) -> str:
 
 
 def list_usable_queues(team: Team) -> list[str]:
-    """The queues that living workers train for and the team may use, the usual one first."""
+    """The queues that living workers train for, or that a command starts workers for, and the team may use, the usual one first."""
     served = {queue for names in Worker.objects.alive().training().values_list("queues", flat=True) for queue in names if queue != ANALYSIS}
-    return sorted(
-        (queue for queue in served | {QUEUE} if not hold_reasons.find_queue_refusal(team, queue)), key=lambda queue: (queue != QUEUE, queue)
-    )
+    usable = [queue for queue in served | {QUEUE, *settings.WORKER_STARTS} if not hold_reasons.find_queue_refusal(team, queue)]
+    return sorted(usable, key=lambda queue: (queue != QUEUE, queue))

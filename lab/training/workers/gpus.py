@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -28,21 +30,31 @@ class GpuUse:
     memory: int  # bytes, of all GPUs together
 
 
-def list_gpus() -> list[Gpu]:
+def list_gpus(visible: bool = False) -> list[Gpu]:
+    """``visible``: only those that CUDA_VISIBLE_DEVICES names, where it is set: a scheduler sets it to what the job was given."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return []
     try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [
-            Gpu(index, decode_nvml_text(pynvml.nvmlDeviceGetName(handle)), int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
-            for index, handle in enumerate(handles)
-        ]
+        every = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [describe_gpu(handle) for handle in (find_visible_handles() if visible else every)]
     except pynvml.NVMLError:
         return []
     finally:
         pynvml.nvmlShutdown()
+
+
+def describe_gpu(handle: object) -> Gpu:
+    """Raises NVMLError."""
+    name, memory = decode_nvml_text(pynvml.nvmlDeviceGetName(handle)), int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+    return Gpu(pynvml.nvmlDeviceGetIndex(handle), name, memory)
+
+
+def describe_gpus(gpus: Sequence[Gpu]) -> str:
+    """Such as ``4 × NVIDIA H100, 80 GiB``; empty without any."""
+    counts = Counter(str(gpu) for gpu in gpus)
+    return " + ".join(words if count == 1 else f"{count} × {words}" for words, count in counts.items())
 
 
 def decode_nvml_text(value: str | bytes) -> str:
@@ -54,13 +66,18 @@ def list_visible_gpu_handles() -> list[object]:
     """The GPUs this process may use, by NVML; empty without a driver."""
     try:
         pynvml.nvmlInit()
-        names = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if names is None:
-            return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return [find_gpu_handle(name.strip()) for name in names.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
+        return find_visible_handles()
     except pynvml.NVMLError as error:
         log.debug("no GPU: %s", error)
         return []
+
+
+def find_visible_handles() -> list[object]:
+    """Raises NVMLError."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if names is None:
+        return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return [find_gpu_handle(name.strip()) for name in names.split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
 
 
 def find_gpu_handle(name: str) -> object:

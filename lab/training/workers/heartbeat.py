@@ -11,8 +11,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 import psutil
 from django.db import DatabaseError, connection, transaction
@@ -20,7 +21,8 @@ from django.db.models.functions import Now
 
 from lab.lib.clock import database_now
 from lab.lib.refusals import Refusal
-from lab.training.workers.models import Worker
+from lab.training.workers.gpus import Gpu, describe_gpus
+from lab.training.workers.models import Worker, WorkerStart
 from trainers.contract.machine import list_optional_packages
 
 log = logging.getLogger(__name__)
@@ -34,20 +36,23 @@ def default_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def register_worker(name: str, queues: list[str], gpu: str, gpu_memory: int = 0) -> Worker:
+def register_worker(name: str, queues: list[str], gpus: Sequence[Gpu] = (), takes_one: bool = False) -> Worker:
     """The row of this worker. Raises Refusal."""
     now = database_now()
     fields = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "queues": queues,
-        "gpu": gpu,
-        "gpu_memory": gpu_memory,
+        "gpu": describe_gpus(gpus)[:100],
+        "gpu_memory": min((gpu.memory for gpu in gpus), default=0),
+        "gpu_count": len(gpus),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0,
         "memory": psutil.virtual_memory().total,
         "packages": list_optional_packages(),
         "draining": False,
         "takes_runs": True,
+        "takes_one": takes_one,
+        "runs_taken": 0,
         "started_at": now,
         "seen_at": now,
     }
@@ -56,7 +61,16 @@ def register_worker(name: str, queues: list[str], gpu: str, gpu_memory: int = 0)
         if other and Worker.objects.alive().filter(pk=other.pk).exists() and not is_ours_and_dead(other):
             raise Refusal(f"a worker named {name!r} is already running on {other.host} (process {other.pid}); give this one another --name")
         worker, _ = Worker.objects.update_or_create(name=name, defaults=fields)
+        note_arrival(worker)
     return worker
+
+
+def note_arrival(worker: Worker) -> None:
+    """The oldest start of one of its queues that still waits for a worker has got one."""
+    start = WorkerStart.objects.coming().select_for_update().filter(queue__in=worker.queues).order_by("started_at").first()
+    if start:
+        start.worker = worker.name
+        start.save(update_fields=["worker"])
 
 
 def is_ours_and_dead(worker: Worker) -> bool:
@@ -68,7 +82,7 @@ class RepeatingThread(threading.Thread):
 
     def __init__(self, name: str, seconds: float, works: Mapping[str, Callable[[], None]]) -> None:
         super().__init__(name=name, daemon=True)
-        self.seconds, self.works = seconds, works
+        self.seconds, self.works = seconds, dict(works)
         # Not an Event, whose lock a thread cannot take twice: of two SIGTERM at once the second interrupts the first's handler and waited for it.
         self.woken = threading.Condition(threading.RLock())
         self.awake, self.ended = False, False
@@ -119,7 +133,7 @@ class Heartbeat(RepeatingThread):
         self.takes_runs = True
 
     def beat(self) -> None:
-        fields = {"seen_at": Now(), "draining": self.draining}
+        fields: dict[str, Any] = {"seen_at": Now()} | ({"draining": True} if self.draining else {})  # never back: a claim may be under way
         if not Worker.objects.filter(pk=self.worker.pk).update(**fields):
             Worker.objects.create(**{field.attname: getattr(self.worker, field.attname) for field in Worker._meta.fields} | fields)
         Worker.objects.filter(seen_at__lt=Now() - FORGET_AFTER).delete()

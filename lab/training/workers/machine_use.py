@@ -72,7 +72,7 @@ def read_worker_uses(workers: Sequence[Worker], hours: int) -> dict[int, list[Us
 
 def build_use_curves(worker: Worker, means: dict[int, tuple[float | None, ...]]) -> list[UseCurve]:
     """``means``: slot, 0 for the newest and negative before → CPU percent, bytes of memory, GPU percent, bytes of GPU memory."""
-    scales = (("CPU", 100.0), ("memory", worker.memory), ("GPU", 100.0), ("GPU memory", worker.gpu_memory))
+    scales = (("CPU", 100.0), ("memory", worker.memory), ("GPU", 100.0), ("GPU memory", worker.gpu_memory * worker.gpus))
     curves = []
     for index, (name, full) in enumerate(scales):
         shares = {slot: 100 * value / full for slot, values in means.items() if (value := values[index]) is not None and full}

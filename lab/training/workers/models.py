@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 
 ALIVE = timedelta(seconds=30)
+ANSWERED_WITHIN = timedelta(minutes=2)  # a command that starts a worker has ended by then, or whoever ran it is gone
 ANALYSIS = "analysis"  # queue of short questions about stored rollouts, for a worker that needs no GPU
 
 
@@ -39,13 +40,16 @@ class Worker(models.Model):
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
     queues = models.JSONField(default=list)
-    gpu = models.CharField(max_length=100, blank=True)  # name and memory of its GPU; empty on a CPU worker
-    gpu_memory = models.BigIntegerField(default=0, db_default=0)  # bytes
+    gpu = models.CharField(max_length=100, blank=True)  # name and memory of its GPU, and how many of them; empty on a CPU worker
+    gpu_memory = models.BigIntegerField(default=0, db_default=0)  # bytes, of one GPU: the smallest
+    gpu_count = models.PositiveIntegerField(default=0, db_default=0)  # see ``gpus``
     cpus = models.PositiveIntegerField(default=0)
     memory = models.BigIntegerField(default=0)  # bytes
     packages = models.JSONField(null=True)  # modules of trainers.contract.machine.PACKAGES that it has
     draining = models.BooleanField(default=False)  # finishes or hands back its run, then leaves
     takes_runs = models.BooleanField(default=True, db_default=True)  # False: somebody drains it; it finishes its run and stays
+    takes_one = models.BooleanField(default=False, db_default=False)  # leaves after its first run
+    runs_taken = models.PositiveIntegerField(default=0, db_default=0)  # since it was started
     started_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
 
@@ -59,6 +63,71 @@ class Worker(models.Model):
     @property
     def trains(self) -> bool:
         return self.queues != [ANALYSIS]
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it holds; one of an earlier version does not count them, and has one or none."""
+        return max(self.gpu_count, int(bool(self.gpu)))
+
+
+OUTCOMES = {
+    "running": "starting",
+    "interrupted": "interrupted",
+    "failed": "failed",
+    "came": "its worker came",
+    "coming": "waiting for its worker",
+    "missing": "no worker came",
+}
+
+
+class WorkerStartQuerySet(models.QuerySet["WorkerStart"]):
+    def coming(self) -> WorkerStartQuerySet:
+        """Whose worker is still waited for."""
+        under_way = models.Q(ended_at=None, started_at__gt=Now() - ANSWERED_WITHIN)
+        return self.filter(under_way | models.Q(exit_code=0), worker="", expected_until__gt=Now())
+
+    def judged(self) -> WorkerStartQuerySet:
+        """Each with ``state``, a key of OUTCOMES. Interrupted: the worker that ran the command is gone, and nobody knows how it ended."""
+        cases = [
+            models.When(ended_at=None, started_at__gt=Now() - ANSWERED_WITHIN, then=models.Value("running")),
+            models.When(ended_at=None, then=models.Value("interrupted")),
+            models.When(exit_code=None, then=models.Value("failed")),
+            models.When(~models.Q(exit_code=0), then=models.Value("failed")),
+            models.When(~models.Q(worker=""), then=models.Value("came")),
+            models.When(expected_until__gt=Now(), then=models.Value("coming")),
+        ]
+        return self.annotate(state=models.Case(*cases, default=models.Value("missing")))  # type: ignore[no-redef]  # as ``is_alive`` above
+
+
+class WorkerStart(models.Model):
+    """One run of the command that starts a worker for ``queue`` (LAB_START): what it said, and the first worker of the queue that came after it."""
+
+    queue = models.CharField(max_length=50)
+    command = models.JSONField(default=list)
+    started_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)  # of the command, not of the worker
+    exit_code = models.IntegerField(null=True)  # None while it runs, and where it could not be run or ended
+    output = models.TextField(blank=True)  # the end of it
+    expected_until = models.DateTimeField()  # from then on no worker is waited for
+    worker = models.CharField(max_length=200, blank=True)  # name of the worker that came
+
+    state: str  # of rows that ``judged`` gives
+
+    objects = WorkerStartQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["queue", "-started_at"], name="worker_start_newest")]
+
+    def __str__(self) -> str:
+        return f"{self.queue}: {' '.join(self.command)}"
+
+    @property
+    def outcome(self) -> str:
+        return OUTCOMES[self.state]
+
+    @property
+    def last_line(self) -> str:
+        return self.output.strip().rpartition("\n")[2][:200]
 
 
 class WorkerUse(models.Model):

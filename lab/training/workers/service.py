@@ -16,21 +16,26 @@ from django.utils.module_loading import import_string
 
 from lab.celery import app
 from lab.lib.processes import die_with_parent, kill_tree
+from lab.training.workers.departure import DeparturePlan, DepartureWatch
 from lab.training.workers.heartbeat import Heartbeat, RepeatingThread
 from lab.training.workers.machine_use import UseSampler
 from lab.training.workers.models import ANALYSIS, Worker
 
 log = logging.getLogger(__name__)
 
+STAYING = DeparturePlan()
+STARTS = "starts"  # lane of the commands that start workers: not run by a worker that such a command may have started, and that leaves in between
 WORKER = "LAB_WORKER"  # in the environment of everything the worker starts: the name that goes into a lease
 
 
-def serve_worker_queues(worker: Worker) -> int:
-    """Takes runs from the worker's queues until it is told to leave; returns the exit code."""
+def serve_worker_queues(worker: Worker, plan: DeparturePlan = STAYING) -> int:
+    """Takes runs from the worker's queues until it is told to leave or ``plan`` says so; returns the exit code."""
     os.environ[WORKER] = worker.name
     heartbeat = Heartbeat(worker, lambda takes_runs: follow_drain(worker, takes_runs))
+    if not plan.stays:
+        heartbeat.works |= {"the look whether to leave": DepartureWatch(worker, plan).look}
     try:
-        lanes = settings.WORKER_CHORES.items()
+        lanes = [(lane, paths) for lane, paths in settings.WORKER_CHORES.items() if plan.stays or lane != STARTS]
         chores = [RepeatingThread(f"chores: {lane}", settings.SWEEP_SECONDS, {path: import_string(path) for path in paths}) for lane, paths in lanes]
         chores.append(UseSampler(worker))
         celery = celery_worker(worker)

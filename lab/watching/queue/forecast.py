@@ -11,6 +11,7 @@ from uuid import UUID
 
 from lab.training.runs import hold_reasons, live
 from lab.training.runs.models import ACTIVE, HEAVY, HEAVY_WITH_PARENT, WAITING, Run
+from lab.training.runs.process_counts import ONE_PROCESS, fetch_run_sizes
 from lab.training.runs.queue_order import order_waiting_runs
 from lab.training.runs.wait_reasons import WILL_NOT_FINISH
 from lab.training.workers.models import Worker
@@ -40,8 +41,17 @@ def forecast_queues() -> QueueForecast:
     ends: dict[UUID, float | None] = {run.pk: live.estimate_eta_seconds(run) for run in active}
     seconds = estimate_seconds([run for run in (*near, *active) if ends.get(run.pk) is None])
     ends |= {run.pk: seconds.get(run.pk) for run in active if ends[run.pk] is None}
+    sizes = fetch_run_sizes([run.pk for run in near])
     runs = [
-        WaitingRun(run.pk, run.number, run.queue, seconds.get(run.pk), run.parent_id if run.parent and run.parent.is_open else None) for run in near
+        WaitingRun(
+            run.pk,
+            run.number,
+            run.queue,
+            seconds.get(run.pk),
+            run.parent_id if run.parent and run.parent.is_open else None,
+            sizes.get(run.pk, ONE_PROCESS),
+        )
+        for run in near
     ]
     return QueueForecast(schedule_runs(runs, list_desks(active, ends), ends) | {run.pk: TOO_FAR for run in ordered[MOST:]}, ends)
 
@@ -49,7 +59,8 @@ def forecast_queues() -> QueueForecast:
 def list_desks(active: Iterable[Run], ends: Mapping[UUID, float | None]) -> list[Desk]:
     """The workers that take runs; one that trains is free when its run ends."""
     busy = {run.owner.split("/")[0]: ends[run.pk] for run in active}
-    return [Desk(frozenset(queues), busy.get(name, 0.0)) for name, queues in Worker.objects.taking_runs().values_list("name", "queues")]
+    workers = Worker.objects.taking_runs()
+    return [Desk(frozenset(worker.queues), busy.get(worker.name, 0.0), worker.gpus, worker.cpus) for worker in workers]
 
 
 def estimate_seconds(runs: Iterable[Run]) -> dict[UUID, float | None]:

@@ -7,15 +7,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from lab.training.runs.process_counts import ONE_PROCESS, RunSize
+
 UNLIKE = "unknown: no finished run like it"
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A worker: the queues it serves, and the seconds until it is free; None where that is not known."""
+    """A worker: the queues it serves, the seconds until it is free, None where that is not known, and what it has."""
 
     queues: frozenset[str]
     free: float | None
+    gpus: int = 0
+    cpus: int = 1
+
+    def takes(self, run: WaitingRun) -> bool:
+        return run.queue in self.queues and run.size.fits(self.gpus, self.cpus)
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ class WaitingRun:
     queue: str
     seconds: float | None
     parent: UUID | None = None
+    size: RunSize = ONE_PROCESS
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ def schedule_runs(runs: Sequence[WaitingRun], desks: Sequence[Desk], ends: Mappi
     heapq.heapify(free)
     while free and left:
         now, place = heapq.heappop(free)
-        mine = [run for run in left if run.queue in desks[place].queues and ready[run.key] is not None]
+        mine = [run for run in left if desks[place].takes(run) and ready[run.key] is not None]
         chosen = next((run for run in mine if (ready[run.key] or 0.0) <= now), None)
         if chosen is None:
             later = [moment for run in mine if (moment := ready[run.key]) is not None]
@@ -72,6 +80,8 @@ def schedule_runs(runs: Sequence[WaitingRun], desks: Sequence[Desk], ends: Mappi
 def explain_unknown(run: WaitingRun, runs: Sequence[WaitingRun], known: Mapping[UUID, Forecast], desks: Collection[Desk]) -> Forecast:
     if not any(run.queue in desk.queues for desk in desks):
         return Forecast(None, None, f"unknown: no worker for {run.queue}")
+    if not any(desk.takes(run) for desk in desks):
+        return Forecast(None, None, f"unknown: no worker for {run.queue} with {run.size.words}")
     parent = next((one for one in runs if one.key == run.parent), None)
     if parent is not None and (parent.key not in known or known[parent.key].end is None):
         return Forecast(None, None, f"unknown: #{parent.number} has no known end")

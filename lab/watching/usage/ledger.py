@@ -19,8 +19,9 @@ HOUR = 3600.0
 
 
 def gpus_of(worker: str) -> int:
-    """GPUs of the worker of that name: one worker holds one GPU or none."""
-    return int(Worker.objects.filter(name=worker).exclude(gpu="").exists())
+    """GPUs of the worker of that name, all of which a run of it holds, whether it uses them or not."""
+    found = Worker.objects.filter(name=worker).first()
+    return found.gpus if found else 0
 
 
 def open_lease(run: Run, owner: str, gpus: int) -> Lease:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import Count
+
 from lab.lib.numbers import format_byte_size
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import ACTIVE, Run, Status
@@ -118,6 +120,14 @@ def compute_quota_standing(team: Team, quota: Quota | None = None) -> QuotaStand
 def list_near_quotas(team: Team) -> list[QuotaUse]:
     """The quotas of which the team has used its warning share or more."""
     return compute_quota_standing(team).near
+
+
+def count_free_places(teams: Iterable[int]) -> dict[int, int]:
+    """Team → how many more of its runs may train at once, of those that have such a limit."""
+    limits = dict(Quota.across_teams.filter(team__in=teams).exclude(concurrent_runs=None).values_list("team", "concurrent_runs"))
+    running = Run.across_teams.filter(team__in=limits, status__in=HOLDING, outside=False).order_by().values_list("team").annotate(count=Count("pk"))
+    used = dict(running)
+    return {team: max(0, limit - used.get(team, 0)) for team, limit in limits.items()}
 
 
 def lock_quota(team_id: int) -> Quota | None:

@@ -111,20 +111,20 @@ def test_hours_are_counted_by_the_databases_clock(team: Team, shift: Shift, seco
 
 @pytest.mark.parametrize("seconds", SHIFTS)
 def test_workers_are_alive_by_the_databases_clock(shift: Shift, seconds: float) -> None:
-    here = heartbeat.register_worker("here", ["gpu"], "")
+    here = heartbeat.register_worker("here", ["gpu"])
     Worker.objects.filter(pk=here.pk).update(host="elsewhere", pid=1)
     gone = Worker.objects.create(name="gone", host="elsewhere", pid=2, queues=["gpu"])
     Worker.objects.filter(pk=gone.pk).update(seen_at=Now() - timedelta(minutes=10))
     shift(seconds)
-    other = heartbeat.register_worker("wrong clock", ["gpu"], "")
+    other = heartbeat.register_worker("wrong clock", ["gpu"])
     Heartbeat(other).beat()
     assert [(worker.name, worker.is_alive) for worker in listing.list_recent_workers()] == [("here", True), ("wrong clock", True), ("gone", False)]
     assert set(Worker.objects.alive().values_list("name", flat=True)) == {"here", "wrong clock"}
     other.refresh_from_db()
     assert near(other.seen_at)
     with pytest.raises(Refusal):
-        heartbeat.register_worker("here", ["gpu"], "")
-    assert heartbeat.register_worker("gone", ["gpu"], "").pk == gone.pk
+        heartbeat.register_worker("here", ["gpu"])
+    assert heartbeat.register_worker("gone", ["gpu"]).pk == gone.pk
 
 
 @pytest.mark.parametrize("seconds", SHIFTS)

@@ -184,8 +184,10 @@ def test_a_store_that_is_away_keeps_nobody_from_training(
     assert "upload failed, will be retried: " in as_owner.get(page).content.decode()
     (tmp_path / "store").unlink()
     with one.here():
+        assert uploads.is_uploading("here:1")  # a worker that leaves by itself stays for it
         left = LeftBehind()
         left.upload()
+        assert not uploads.is_uploading("here:1")
     assert not run.checkpoints.filter(stored_at=None).exists()
     assert not run.checkpoints.exclude(store_problem="").exists()
     text = as_owner.get(page).content.decode()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
@@ -15,6 +16,7 @@ from lab.training.runs.models import ACTIVE, Run
 from lab.training.workers import listing
 from lab.training.workers.draining import drain_worker, explain_drain_refusal
 from lab.training.workers.machine_use import HOURS, read_worker_uses
+from lab.training.workers.start_listing import list_queue_starts
 
 
 def list_workers(request: LabRequest) -> HttpResponse:
@@ -30,6 +32,7 @@ def list_workers(request: LabRequest) -> HttpResponse:
         rows.append(
             {"worker": worker, "alive": worker.is_alive, "run": own, "busy_elsewhere": run is not None and own is None, "uses": uses.get(worker.pk)}
         )
+    looks_after_workers = has_team_permission(request, "workers.drain") and not explain_drain_refusal(request.user, request.team)
     context = {
         "room": "workers",
         "rows": rows,
@@ -37,7 +40,9 @@ def list_workers(request: LabRequest) -> HttpResponse:
         "offered_hours": HOURS,
         "alive": sum(row["alive"] and row["worker"].trains for row in rows),
         "waiting": Run.objects.of(request.team).waiting().count(),
-        "may_drain": has_team_permission(request, "workers.drain") and not explain_drain_refusal(request.user, request.team),
+        "may_drain": looks_after_workers,
+        "queue_starts": list_queue_starts() if looks_after_workers else [],  # what a scheduler says is no business of other teams
+        "started_queues": sorted(settings.WORKER_STARTS),
     }
     return TemplateResponse(request, "workers/list.html" + ("#workers" if wants_fragment(request) else ""), context)
 
