@@ -31,7 +31,7 @@ help:
 	@echo "make catalog  write trainers/catalog.json and docs/methods.md anew      make lock   write the two lock files anew"
 	@echo "make features write docs/features.md anew from the marks of the tests      make formats  docs/formats.md from the formats"
 	@echo "make client   write dist/policy_lab-*.whl, the Python client that the lab also serves at /client/"
-	@echo "make images   pin the images of Dockerfile and docker-compose.yml to the digests that their tags have now"
+	@echo "make images   pin the images of Dockerfile, docker-compose.yml and deploy/ to the digests that their tags have now"
 	@echo "make bundle   write dist/*.tar: this commit with all it needs, to be installed without a network on a machine like this one"
 	@echo "make clean    remove caches and .venv; var/, the data of the lab, stays"
 
@@ -128,11 +128,12 @@ lock:
 	rm -rf .venv-lock
 
 # Needs docker with buildx and a network. A tag's index has a digest for all kinds of machines, unlike the image of one.
+PINNED = Dockerfile docker-compose.yml deploy/Dockerfile.caddy $(wildcard deploy/kubernetes/*.yaml)
 images:
-	@for name in $$(sed -nE -e 's/^FROM ([a-z]+:[a-z0-9.-]+)@sha256:.*/\1/p' -e 's/^    image: [a-z]+@sha256:[0-9a-f]+ # (.*)/\1/p' Dockerfile docker-compose.yml); do \
+	@for name in $$(sed -nE -e 's/^FROM ([a-z]+:[a-z0-9.-]+)@sha256:.*/\1/p' -e 's/^ +image: [a-z]+@sha256:[0-9a-f]+ # (.*)/\1/p' $(PINNED) | sort -u); do \
 	  digest=$$(docker buildx imagetools inspect "$$name" --format '{{.Manifest.Digest}}') || exit 1; \
 	  echo "$$digest" | grep -qE '^sha256:[0-9a-f]{64}$$' || { echo "$$name: no digest" >&2; exit 1; }; \
-	  sed -i -E -e "s|^(FROM $$name)@sha256:[0-9a-f]{64}|\1@$$digest|" -e "s|@sha256:[0-9a-f]{64} # $$name\$$|@$$digest # $$name|" Dockerfile docker-compose.yml; \
+	  sed -i -E -e "s|^(FROM $$name)@sha256:[0-9a-f]{64}|\1@$$digest|" -e "s|@sha256:[0-9a-f]{64} # $$name\$$|@$$digest # $$name|" $(PINNED); \
 	  echo "$$name@$$digest"; done
 
 # For a machine without a network: this commit, its packages and the front-end files, for this machine's system and Python. Wheels only, since

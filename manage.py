@@ -10,9 +10,11 @@ from trainers.contract.frame_stack import call_with_frame_room
 
 
 def prepare(arguments: list[str]) -> None:
-    """What must be in the environment before settings are read. Raises embedded.ServiceError."""
+    """What must be in the environment before settings are read. Raises embedded.ServiceError and ImproperlyConfigured."""
     from lab import embedded
+    from lab.lib.secret_files import read_secret_files
 
+    read_secret_files(os.environ)
     if not arguments or {"--help", "-h", "help", "--version"} & set(arguments):
         os.environ.setdefault("DATABASE_URL", "postgres:///")  # help connects to nothing
         os.environ.setdefault("REDIS_URL", "unix:///")

@@ -21,10 +21,12 @@ from lab.lib.outgoing import parse_port_ranges
 from lab.lib.proxies import parse_proxy_networks
 from lab.lib.redaction import redact_secrets
 from lab.lib.saml_sign_on import build_saml_providers, list_saml_origins
+from lab.lib.secret_files import read_secret_files
 from lab.lib.secret_key import read_or_create
 from lab.lib.single_sign_on import build_sso_providers
 from lab.lib.start_commands import parse_start_commands
 
+read_secret_files(os.environ)
 env = environ.Env()
 
 BASE = Path(__file__).resolve().parent.parent

@@ -197,5 +197,5 @@ def test_no_secret_is_an_argument_of_a_process(team: Team) -> None:
     for value in (settings.SECRET_KEY, settings.DATABASES["default"].get("PASSWORD") or "\0", TOKEN):
         assert value not in words
     compose = (Path(settings.BASE) / "docker-compose.yml").read_text()
-    assert "--requirepass" not in compose
-    assert "requirepass $$REDISCLI_AUTH" in compose
+    assert "requirepass" not in compose
+    assert '"redis-server", "/run/secrets/redis.conf"' in compose
