@@ -15,7 +15,7 @@ RUN python -m lab.lib.npm_packages npm.lock
 # Static files under names with a hash of their content, which browsers keep for good; the settings' services are not asked.
 ENV LAB_STATIC=/lab-static
 RUN DATABASE_URL=postgres:/// REDIS_URL=unix:/// SECRET_KEY=unused python manage.py collectstatic --noinput --verbosity 0
-RUN useradd --create-home lab && mkdir /data && chown lab:lab /data
+RUN useradd --create-home --uid 1000 lab && mkdir /data && chown lab:lab /data
 USER lab
 ENV LAB_HOME=/data PYTHONUNBUFFERED=1
 VOLUME /data

@@ -14,7 +14,7 @@ case "$database$redis" in *[!A-Za-z0-9._~-]*) echo "POSTGRES_PASSWORD and REDIS_
 mkdir -p "$folder"
 chmod 700 "$folder"
 umask 077
-write() { printf '%s\n' "$2" > "$folder/$1.new" && chmod 444 "$folder/$1.new" && mv "$folder/$1.new" "$folder/$1"; }
+write() { printf '%s' "$2" > "$folder/$1.new" && chmod 444 "$folder/$1.new" && mv "$folder/$1.new" "$folder/$1"; }
 write postgres-password "$database"
 write redis-password "$redis"
 write redis.conf "requirepass $redis"
