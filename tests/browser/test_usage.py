@@ -32,7 +32,8 @@ def test_a_run_over_the_quota_waits_and_goes_on_when_it_is_raised(page: Page, te
     expect(page.locator(".quota-card").first).to_contain_text("used up")
 
     page.goto("/launch/grpo/")
-    expect(page.locator(".quota-left")).to_contain_text("already has 1 of 1 concurrent runs")
+    expect(page.locator(".quota-left")).to_contain_text("1 of 1 used up")
+    expect(page.locator("#preflight")).to_contain_text("already has 1 of 1 concurrent runs", timeout=30_000)
     expect(page.locator("#preflight [data-estimate]")).to_contain_text("No similar finished run yet: GRPO", timeout=30_000)
     page.get_by_label("Name", exact=True).fill("second")
     page.locator(".launch-button").click()

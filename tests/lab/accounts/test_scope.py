@@ -23,8 +23,9 @@ from lab.teams.accounts.models import Membership, Project, SetupLink, Team, User
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamRequired
 from lab.teams.audit.models import ChainLink, Unchained
 from lab.training.catalog.models import PublishedCatalog
+from lab.training.runs.checkpoint_rows import StoreDeletion
 from lab.training.runs.models import Run, Status
-from lab.training.workers.models import Worker, WorkerUse
+from lab.training.workers.models import Worker, WorkerStart, WorkerUse
 from lab.watching.alerts.models import Watch
 from tests.lab.cast import Cast, make_cast
 
@@ -39,6 +40,8 @@ NOBODYS = {  # models that belong to no team, and why
     Watch: "how far a watcher of the installation has looked",
     Worker: "a process of the installation",
     WorkerUse: "what the machine of such a process did",
+    StoreDeletion: "a name in the store whose run, and perhaps its team, is gone",
+    WorkerStart: "a command of the installation that asked for such a process",
     PublishedCatalog: "tasks and methods of the installation's workers",
 }
 OURS = [model for model in apps.get_models() if model.__module__.startswith("lab.")]
