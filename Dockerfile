@@ -7,6 +7,9 @@ WORKDIR /lab
 COPY requirements.in requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock \
  && pip install --no-cache-dir ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "$(grep '^torch==' requirements.in)"
+# What LAB_STORE needs, in the version of the locked fsspec: s3fs==2026.9.0 for s3://
+ARG STORE_PACKAGES=""
+RUN test -z "$STORE_PACKAGES" || pip install --no-cache-dir $STORE_PACKAGES
 COPY . .
 # What runs record as the commit of their code: the build's context has no .git. Empty: "not recorded".
 ARG LAB_COMMIT=""
