@@ -2,9 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from lab.lib.processes import wait_for
@@ -62,6 +64,16 @@ def test_a_worker_has_the_gpus_that_its_scheduler_gave_it(monkeypatch: pytest.Mo
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
     with pytest.raises(CommandError, match="not so many"):
         command.take_gpus(None, "3")
+
+
+@pytest.mark.django_db
+def test_a_worker_that_leaves_by_itself_does_not_wait_for_services_that_are_away(settings: Any, tmp_path: Path) -> None:
+    settings.REDIS_URL, settings.STORE_URL = "redis://:hush@127.0.0.1:1/0", f"file://{tmp_path}/file/store"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CommandError, match=r"Redis \(REDIS_URL\) cannot be used: .*refused.* The store \(LAB_STORE\) cannot be used") as refused:
+        call_command("worker", "--idle-exit", "5")
+    assert "hush" not in str(refused.value)
+    assert not Worker.objects.exists()
 
 
 @pytest.mark.django_db

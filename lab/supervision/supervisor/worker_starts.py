@@ -122,7 +122,7 @@ def is_pausing(queue: str) -> bool:
 def run_start_command(command: StartCommand) -> tuple[int | None, str]:
     """Exit code, None where it could not be run or did not end, and what it said. It may leave processes behind: that may be the worker."""
     kind = replace(STARTER, names=STARTER.names | set(command.environment))
-    environment = environment_for(kind, **{"LAB_QUEUE": command.queue, "LAB_GPUS": str(command.gpus)})
+    environment = environment_for(kind) | {"LAB_QUEUE": command.queue, "LAB_GPUS": str(command.gpus)}
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(

@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import Tags
 from django.core.management.base import BaseCommand, CommandError
+from django.db import InterfaceError, OperationalError
 
 from lab.lib.half_restored import refuse_half_restored
 from lab.lib.health_watch import note_check
@@ -21,6 +22,7 @@ from lab.lib.secret_key import refuse_weak
 from lab.training.workers.departure import DeparturePlan
 from lab.training.workers.gpus import Gpu, list_gpus
 from lab.training.workers.models import ANALYSIS
+from lab.training.workers.reach import explain_database_trouble, find_unreachable_services
 
 LONGEST_IDLE = 7 * 86_400  # s
 QUEUE = re.compile(r"[\w.-]{1,50}")
@@ -69,11 +71,15 @@ class Command(BaseCommand):
         if len(name) > 150 or "/" in name or "\0" in name:
             raise CommandError(f"--name {name!r}: use at most 150 characters and no slash", returncode=2)
         try:
+            if not plan.stays and (problems := find_unreachable_services()):
+                raise CommandError(" ".join(f"{problem.rstrip('.')}." for problem in problems))
             refuse_half_restored()
             refuse_newer_database()
             worker = register_worker(name or default_name(), served, gpus, plan.after_one)
         except Refusal as error:
             raise CommandError(str(error), returncode=2) from None
+        except (OperationalError, InterfaceError) as error:
+            raise CommandError(explain_database_trouble(error)) from None
         self.say(f"Worker {worker.name} serves {', '.join(worker.queues)} on {worker.gpu or f'{worker.cpus} CPU cores'}. Ctrl-C stops it.")
         if code := serve_worker_queues(worker, plan):
             raise SystemExit(code)
