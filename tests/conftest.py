@@ -23,6 +23,7 @@ from lab.lib.processes import ManagedProcess, kill_tree, start_child_process
 from lab.teams.accounts.models import Membership, Role, Team, User
 from lab.teams.accounts.sessions import begin_session
 from lab.training.catalog import published
+from lab.training.runs.config_fields import list_config_fields
 from tests.emptying import empty_database
 from tests.migrated import DUMP, make_tables_from, make_template
 
@@ -100,6 +101,7 @@ def make_member(email: str, team: Team, role: Role = Role.RESEARCHER) -> User:
 
 @pytest.fixture
 def team(db: None) -> Team:
+    list_config_fields.cache_clear()  # another database of this process may have had a team and a run of the same numbers
     return Team.objects.create(name="Reasoning", slug="reasoning")
 
 

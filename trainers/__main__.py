@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "run":
             return run_from_spec(Path(options.run_json))
+        if options.command == "rank":
+            return run_rank_from_orders(options.orders)
         if options.command == "preflight":
             return print_preflight_report(options.run_json, options.policy_pending, options.model)
         if options.command == "model":
@@ -70,9 +72,15 @@ def build_argument_parser() -> argparse.ArgumentParser:
 
 
 def add_run_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """``run``, ``preflight`` and ``send``: of one run."""
+    """``run``, ``rank``, ``preflight`` and ``send``: of one run."""
     run = commands.add_parser("run", help="train a run", description=RUN_HELP, epilog=EXIT_CODES)
     run.add_argument("run_json", metavar="RUN_JSON", help="the spec of the run")
+    rank = commands.add_parser(
+        "rank",
+        help="be one of the processes of a run; run starts them",
+        description="Trains as one of several processes of a run, which `run` starts by resources.processes of the spec, with torch elastic.",
+    )
+    rank.add_argument("orders", metavar="ORDERS_JSON", help="what the process that was asked to train says (trainers/attempt/rank_processes.py)")
     preflight = commands.add_parser(
         "preflight",
         help="check a run before any model loads",
@@ -216,12 +224,22 @@ def run_from_spec(path: Path) -> int:
     if report.problems:
         return print_problems(report.problems)
     with import_undisturbed():
-        from trainers.attempt import shared_cold_start, train
+        from trainers.attempt import rank_processes, shared_cold_start, train
 
-    code = train.run_training(spec, folder)
+    code = train.run_training(spec, folder) if spec.resources.processes == 1 else rank_processes.run_on_ranks(spec, folder)
     if code == FINE:
         shared_cold_start.share_as_cold_start(spec, folder / FINAL)
     return code
+
+
+def run_rank_from_orders(orders: str) -> int:
+    from trainers.attempt.parent_process import die_with_parent
+
+    die_with_parent(json.loads(Path(orders).read_bytes())["parent"])
+    with import_undisturbed():
+        from trainers.attempt import rank_processes
+
+    return rank_processes.run_rank(orders)
 
 
 def prepare_run_folder(spec: RunSpec, path: Path, folder: Path) -> None:

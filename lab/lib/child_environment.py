@@ -27,7 +27,10 @@ BASE_NAMES = frozenset(
 BASE_PREFIXES = ("LC_", "XDG_", "PYTHON", "MALLOC_")
 # What torch and the libraries around it read: devices, threads, caches.
 COMPUTING_NAMES = frozenset(
-    ("TOKENIZERS_PARALLELISM", "HUGGINGFACE_HUB_CACHE", "LAB_CACHE", "LAB_COLD_START_STEPS", "LAB_JUDGE_URL", "LAB_JUDGE_MODEL")
+    (
+        *("TOKENIZERS_PARALLELISM", "HUGGINGFACE_HUB_CACHE", "LAB_CACHE", "LAB_COLD_START_STEPS", "LAB_JUDGE_URL", "LAB_JUDGE_MODEL"),
+        "LAB_RANK_SILENCE_SECONDS",
+    )
 )
 COMPUTING_PREFIXES = (
     *("CUDA_", "NVIDIA_", "NCCL_", "HIP_", "ROCR_", "TORCH", "PYTORCH_", "ATEN_", "TRITON_", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_"),

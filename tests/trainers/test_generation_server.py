@@ -126,11 +126,11 @@ def test_the_server_has_gpus_of_its_own_and_ports_of_its_own(tmp_path, monkeypat
     with pytest.raises(SpecError, match="one GPU trains and 2 generate; this worker has 2"):
         choose_server_gpus(training, ["0", "1"])
     one, other = GenerationServer(tmp_path, ["1", "2"], 0), GenerationServer(tmp_path, ["1"], 0)
-    assert len({one.port, one.group_port}) == 2
+    assert len({one.ports.port, one.ports.group_port}) == 2
     assert one.build_command()[one.build_command().index("--tensor-parallel-size") + 1] == "2"
     assert one.build_environment()["CUDA_VISIBLE_DEVICES"] == "1,2"
     assert "LAB_JUDGE_KEY" not in one.build_environment()
-    assert (one.port, one.group_port) != (other.port, other.group_port)
+    assert (one.ports.port, one.ports.group_port) != (other.ports.port, other.ports.group_port)
     assert len(set(find_free_ports(5))) == 5
 
 

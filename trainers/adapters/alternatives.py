@@ -77,10 +77,13 @@ class AlternativesRecorder:
         self.share, self.k, self.seed = wanted.alternatives_share, wanted.alternatives, seed
         self.chosen: frozenset[int] = frozenset()
         self.found: dict[int, Alternatives] = {}
+        self.first_row = 0
         self.after_sample = False  # TRL's next pass is the one right after sampling
 
-    def begin(self, step: int, groups: Sequence[int], scored_next: bool) -> None:
-        """A new batch, whose row r is of ``groups[r]``: whole groups are chosen, so that answers to one prompt can be compared."""
+    def begin(self, step: int, groups: Sequence[int], scored_next: bool, first_row: int = 0) -> None:
+        """A new batch, whose row r is of ``groups[r]``: whole groups are chosen, so that answers to one prompt can be compared. ``first_row``: of
+        this process, where several sample a batch."""
+        self.first_row = first_row
         kept = {group for group in set(groups) if keeps_alternatives(self.share, self.seed, "train", step, group)}
         self.chosen = frozenset(row for row, group in enumerate(groups) if group in kept)
         self.found, self.after_sample = {}, scored_next
@@ -92,7 +95,7 @@ class AlternativesRecorder:
             yield
             return
         self.after_sample = False
-        with self.listen(range(len(ids)), ids, there, keep, size or len(ids)):
+        with self.listen(range(self.first_row, self.first_row + len(ids)), ids, there, keep, size or len(ids)):
             yield
 
     @contextmanager

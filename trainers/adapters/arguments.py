@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainers.attempt import ranks
 from trainers.attempt.context import Attempt
 
 
@@ -34,4 +35,10 @@ def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
         "save_strategy": "no",  # callbacks.BetweenSteps decides, Resumable saves
         "report_to": "none",
         "disable_tqdm": True,
+        **build_rank_arguments(),
     }
+
+
+def build_rank_arguments() -> dict[str, Any]:
+    """Of a run in several processes: one that does not answer ends it, and every parameter has a gradient in each step."""
+    return {"ddp_timeout": int(ranks.SILENCE_SECONDS), "ddp_find_unused_parameters": False} if ranks.count() > 1 else {}

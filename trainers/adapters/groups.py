@@ -27,6 +27,7 @@ from trainers.adapters.resumable import Resumable
 from trainers.adapters.rollouts import GenerationBatch, build_events
 from trainers.adapters.sampler import SamplerGap
 from trainers.adapters.scoring import Scoring
+from trainers.attempt import ranks
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
@@ -67,7 +68,7 @@ class RewardedAdapter(Resumable):
             rows = [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, example, strict=True)]
             scores = self.attempt.columns.score_column(name, rows, self.state.global_step + 1)
             for metric, value in self.attempt.columns.measure(name, scores).items():
-                self.log_reward_metric(metric, value)
+                self.log_reward_metric(metric, ranks.count() * value)  # a sum, which TRL averages over the processes
             self.scores[name] = [score.value for score in scores]
             return self.scores[name]
 
@@ -136,15 +137,16 @@ class GroupAdapter(RewardedAdapter):
 
         def function(completions: list[list[dict[str, str]]], log_metric: Callable[[str, float], None], **rest: Any) -> list[float | None]:
             assert self.people is not None
-            texts = [completion[-1]["content"] for completion in completions]
-            references = [self.examples[row["example"]].reference for row in self.rows]
-            prompts = self.scoring.prompts_of(self.rows)
-            scored = self.people.score(Asking(self.scoring.step, self.first_group, self.num_generations, prompts, references, texts))
+            people, rows = self.people, ranks.all_of_list(self.rows)
+            texts = ranks.all_of_list([completion[-1]["content"] for completion in completions])
+            references = [self.examples[row["example"]].reference for row in rows]
+            asking = Asking(self.scoring.step, self.first_group, self.num_generations, self.scoring.prompts_of(rows), references, texts)
+            scored = ranks.done_by_first(lambda: people.score(asking))
             self.attempt.reporter.phase("training", self.state.global_step, self.state.max_steps)
             for name, value in scored.metrics.items():
                 log_metric(f"{HUMAN}/{name}", value)
-            self.scores[HUMAN] = scored.values
-            return scored.values
+            self.scores[HUMAN] = scored.values[ranks.own_share(len(completions))]
+            return self.scores[HUMAN]
 
         function.__name__ = HUMAN
         return function
@@ -162,27 +164,34 @@ class GroupAdapter(RewardedAdapter):
         return bool(self.attempt.spec.telemetry.sampler_logprobs)
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]) -> Tensor:
-        scores: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (B, F)
-        texts = [completion[-1]["content"] for completion in completions]
-        examples = [self.examples[row["example"]] for row in inputs]
-        self.batch = GenerationBatch(examples, self.scoring.prompts_of(inputs), texts, completion_ids_list, dict(self.scores))
+        scores: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (B, F), of all processes
+        texts = ranks.all_of_list([completion[-1]["content"] for completion in completions])
+        ids = ranks.all_of_list(completion_ids_list)
+        self.all_rows = ranks.all_of_list(self.rows)  # a rollout method may have asked something else in a row
+        examples = [self.examples[row["example"]] for row in self.all_rows]
+        columns = {name: ranks.all_of_list(values) for name, values in self.scores.items()}
+        self.batch = GenerationBatch(examples, self.scoring.prompts_of(self.all_rows), texts, ids, columns)
         self.batch.masks_cut_off = self.mask_truncated_completions
         self.component_scores = scores
         return scores
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self.rows = self.scoring.choose(inputs)  # TRL's rollout function is given the prompts only
-        groups = [self.first_group + row // self.num_generations for row in range(len(inputs))]
-        self.alternatives.begin(self.scoring.step, groups, self.scores_what_it_sampled)
+        own = ranks.own_share(len(inputs))
+        every = self.scoring.choose(ranks.all_of_list(inputs))  # the rows of all processes, the same in each
+        self.rows = every[own]  # TRL's rollout function is given the prompts only
+        groups = [self.first_group + row // self.num_generations for row in range(len(every))]
+        self.alternatives.begin(self.scoring.step, groups, self.scores_what_it_sampled, own.start)
         with self.reference_kept():
             output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
         assert self.batch is not None
-        self.batch.episodes = self.episodes
+        widen_completions(output, max(map(len, self.batch.ids)), self.attempt.policy.tokenizer.pad_token_id)
+        self.batch.episodes = ranks.all_of_list(self.episodes) if self.episodes is not None else None
         self.batch.first_group = self.first_group
         if self.people is not None:
             self.forget_silence()
-        output["advantages"] = self.scoring.apply(self.rows, output, self.component_scores, self.batch)  # (B,) or (B, T)
-        output[ROW] = torch.arange(len(inputs))  # (B,)
+        advantages = self.scoring.apply(self.all_rows, output, self.component_scores, self.batch)  # (B,) or (B, T), of all processes
+        output["advantages"] = advantages[own]
+        output[ROW] = torch.arange(len(every))[own]
         return output
 
     def change_settings(self, changes: Mapping[str, float]) -> None:
@@ -250,11 +259,15 @@ class GroupAdapter(RewardedAdapter):
         planes = first_planes(micro, *self.statistics) if first_pass else {}
         if last_pass:
             planes |= self.last_planes(micro)
-        arrays = copy_planes_to_host(planes)
+        found = gather_planes(planes)
+        rows = ranks.all_of_list(micro.rows.tolist()) if first_pass else []
+        if first_pass and self.alternatives.chosen:
+            self.batch.alternatives = merge_mappings(ranks.all_of_list([self.alternatives.found]))
+        if found is None:  # the first process reports for all
+            return
+        arrays = copy_planes_to_host(found)
         if first_pass:
             step = self.state.global_step + 1  # the update they lead to
-            self.batch.alternatives = self.alternatives.found
-            rows = micro.rows.tolist()
             scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in rows]
             own = self._metrics["train"] if not self.corrects_sampler else None  # TRL says it itself
             self.gap.add(arrays, own, place == self.args.steps_per_generation - 1)
@@ -313,6 +326,30 @@ class GroupAdapter(RewardedAdapter):
             shuffle=self.shuffle_dataset,
             seed=self.args.seed,
         )
+
+
+def widen_completions(output: dict[str, Any], width: int, pad: int) -> None:
+    """The tensors (B, T) of completions as wide as in the process with the longest one."""
+    fill = {"completion_ids": pad, "tool_mask": 1}
+    names = ("completion_ids", "completion_mask", "tool_mask", "old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps")
+    for name in (*names, "importance_sampling_ratio"):
+        values = output.get(name)
+        if values is not None and values.shape[1] != 1:  # a ratio of whole sequences has one column
+            output[name] = torch.nn.functional.pad(values, (0, width - values.shape[1]), value=fill.get(name, 0))
+
+
+def gather_planes(planes: dict[str, Tensor]) -> dict[str, Tensor] | None:
+    """(B, T) each of every process -> (N B, T) each, in one message; None in the processes beside the first."""
+    if not ranks.is_joined() or not planes:
+        return planes if ranks.is_first() else None
+    shape = next(iter(planes.values())).shape
+    stacked = torch.stack([plane.detach().float().expand(shape) for plane in planes.values()], 1)  # (B, planes, T)
+    found = ranks.gather_to_first(stacked)
+    return None if found is None else dict(zip(planes, found.unbind(1), strict=True))
+
+
+def merge_mappings(found: Sequence[Mapping[int, Any]]) -> dict[int, Any]:
+    return {row: value for one in found for row, value in one.items()}
 
 
 def build_prompt_dataset(examples: Sequence[Example]) -> Dataset:

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 
+from trainers.attempt import ranks
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.edits import Edits
@@ -73,26 +74,45 @@ class Resumable(Trainer):  # type: ignore[misc]
     def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> dict[str, float]:
         """Called by the training loop between logging and saving, when the callback asked for it."""
         if self.heldout is not None:
-            self.heldout.measure(self.accelerator.unwrap_model(self.model), self.state.global_step)
+            self.measure_heldout(self.state.global_step)
             self.attempt.reporter.phase("training", self.state.global_step, self.state.max_steps)
         self.control.should_evaluate = False  # the loop asks once more when an epoch ends
         return {}
 
+    def measure_heldout(self, step: int) -> None:
+        """By the first of several processes, while the others wait."""
+        if (heldout := self.heldout) is not None:
+            ranks.done_by_first(lambda: heldout.measure(self.accelerator.unwrap_model(self.model), step))
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Writes everything under another name first: a checkpoint that can be seen is whole, and every event up to it is on the disk."""
+        """Writes everything under another name first: a checkpoint that can be seen is whole, and every event up to it is on the disk.
+
+        Of several processes each saves the state of its random numbers, and the first one all the rest.
+        """
         step, root = self.state.global_step, self.attempt.checkpoints
         self.attempt.reporter.phase("saving")
         partial, path = root / f"{PARTIAL}{NAME}{step}", root / f"{NAME}{step}"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        ranks.done_by_first(lambda: make_empty_folder(partial))
+        self.save_state(partial)
+        ranks.wait_for_all()
+        ranks.done_by_first(lambda: self.complete_checkpoint(partial, path))
+        self.attempt.reporter.phase("training", step, self.state.max_steps)
+
+    def save_state(self, partial: Path) -> None:
+        """Weights, optimiser, schedule and random numbers."""
         self.save_model(str(partial), _internal_call=True)
-        (partial / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle that nothing here reads
-        if isinstance(self.model, PeftModel):
-            self.model.config.save_pretrained(partial)
+        if ranks.is_first():
+            (partial / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle that nothing here reads
+            if isinstance(self.model, PeftModel):
+                self.model.config.save_pretrained(partial)
         self._save_optimizer_and_scheduler(str(partial))
         self._save_scaler(str(partial))
         self._save_rng_state(str(partial))
         self.store_flos()
+
+    def complete_checkpoint(self, partial: Path, path: Path) -> None:
+        """What one process knows for all, then the checkpoint's name and event."""
+        step, root = self.state.global_step, self.attempt.checkpoints
         self.state.save_to_json(str(partial / TRAINER_STATE_NAME))
         torch.save(self.stack.state(), partial / METHODS)
         if self.stack.fills("reference"):
@@ -107,7 +127,6 @@ class Resumable(Trainer):  # type: ignore[misc]
         self.attempt.reporter.event(Checkpoint, step=step, path=str(path.relative_to(self.attempt.folder)), bytes=written)
         for old in list_whole_checkpoints(root)[: -self.attempt.spec.limits.keep_checkpoints]:
             shutil.rmtree(old)
-        self.attempt.reporter.phase("training", step, self.state.max_steps)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -135,6 +154,11 @@ def change_learning_rate(scheduler: LambdaLR, peak: float) -> None:
     for group, factor in zip(scheduler.optimizer.param_groups, scheduler.lr_lambdas, strict=True):
         group["initial_lr"], group["lr"] = peak, peak * factor(scheduler.last_epoch)
     scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]  # what is reported as the step's learning rate
+
+
+def make_empty_folder(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
 
 
 def step_of(checkpoint: Path) -> int:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainers.adapters.rollouts import GenerationBatch, character_ends
+from trainers.attempt import ranks
 from trainers.contract.events import Message
 from trainers.maths import advantages as group_relative
 from trainers.methods.base import Method
@@ -85,7 +86,7 @@ class Scoring:
             total_steps=trainer.args.max_steps,
             temperature=trainer.temperature,
             max_tokens=trainer.max_completion_length,
-            rng=self.run.rng("rollout", self.step, trainer._step),
+            rng=self.run.rng("rollout", self.step, trainer._step, *([ranks.index()] if ranks.index() else [])),
         )
         method = self.stack.one("rollout")
         made = method.rollout(session) if method else session.complete()
@@ -103,8 +104,9 @@ class Scoring:
             row["prompt"] = as_rows(prompt)
 
     def apply(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> Tensor:
-        """(B,) or (B, T) advantages after every method; fills in what is reported about them."""
-        advantages: Tensor = output["advantages"]
+        """(B,) or (B, T) advantages after every method; fills in what is reported about them. ``rows``, ``scores`` and what is returned are those
+        of all processes, ``output`` is what TRL has of this one's share."""
+        advantages = ranks.all_of_tensor(output["advantages"])
         reported.advantages = advantages.tolist()
         if not self.stack.shapes_rollouts:
             return advantages
@@ -127,15 +129,16 @@ class Scoring:
         if not out.any() or out.all():
             return
         there = output["completion_mask"]
-        output["tool_mask"] = output.get("tool_mask", torch.ones_like(there)) * (~out)[:, None].to(there.dtype)
+        own = out[ranks.own_share(len(there))]
+        output["tool_mask"] = output.get("tool_mask", torch.ones_like(there)) * (~own)[:, None].to(there.dtype)
         tokens = (there * output["tool_mask"]).sum()
         output["num_items_in_batch"] = self.trainer.accelerator.gather(tokens).sum()
 
     def batch_of(self, rows: list[Row], output: dict[str, Any], scores: Tensor, reported: GenerationBatch) -> RolloutBatch:
         trainer = self.trainer
         reward = total_rewards(scores, trainer.reward_weights.to(scores.device), trainer.num_generations)
-        ids, there = output["completion_ids"], output["completion_mask"]
-        mask = there * output["tool_mask"] if "tool_mask" in output else there
+        ids, mask = ranks.all_of_tensor(output["completion_ids"]), ranks.all_of_tensor(loss_mask(output))
+        prompt_ids = [prompt[keep.bool()].tolist() for prompt, keep in zip(output["prompt_ids"], output["prompt_mask"], strict=True)]
         batch = RolloutBatch(
             examples=list(reported.examples),
             example_ids=[row["example"] for row in rows],
@@ -154,7 +157,7 @@ class Scoring:
             total_steps=trainer.args.max_steps,
             max_tokens=trainer.max_completion_length,
             seed=trainer.args.seed,
-            prompt_ids=[prompt[keep.bool()].tolist() for prompt, keep in zip(output["prompt_ids"], output["prompt_mask"], strict=True)],
+            prompt_ids=ranks.all_of_list(prompt_ids),
             notes=[episode.notes for episode in reported.episodes] if reported.episodes else [{} for _ in rows],
         )
         self.add_needs(batch, output)
@@ -162,24 +165,23 @@ class Scoring:
 
     @torch.no_grad()
     def add_needs(self, batch: RolloutBatch, output: dict[str, Any]) -> None:
-        """The forward passes that methods asked for."""
+        """The forward passes that methods asked for, each process over its own share."""
         needs, trainer = self.stack.needs, self.trainer
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], 1)
         there = torch.cat([output["prompt_mask"], output["completion_mask"]], 1)
-        keep = output["completion_ids"].shape[1]
+        keep, mask = output["completion_ids"].shape[1], loss_mask(output).float()
         if "logprobs" in needs:
             logprobs, entropies, _ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, there, keep, compute_entropy=True)
-            batch.logprobs, batch.entropies = logprobs * batch.mask, entropies * batch.mask
+            batch.logprobs, batch.entropies = ranks.all_of_tensor(logprobs * mask), ranks.all_of_tensor(entropies * mask)
         if "reference" in needs:
-            batch.reference_logprobs = output.get("ref_per_token_logps")
-            if batch.reference_logprobs is None:
-                batch.reference_logprobs = self.reference_logprobs(ids, there, keep) * batch.mask
-                output["ref_per_token_logps"] = batch.reference_logprobs  # travels to the loss with TRL's own tensors
+            if output.get("ref_per_token_logps") is None:
+                output["ref_per_token_logps"] = self.reference_logprobs(ids, there, keep) * mask  # travels to the loss with TRL's own tensors
+            batch.reference_logprobs = ranks.all_of_tensor(output["ref_per_token_logps"])
         if "hidden" in needs:
             model = trainer.accelerator.unwrap_model(trainer.model)
             with trainer.accelerator.autocast():
                 hidden = model(input_ids=ids, attention_mask=there, output_hidden_states=True, use_cache=False, logits_to_keep=1).hidden_states[-1]
-            batch.hidden = hidden[:, -keep:].float() * batch.mask[..., None]
+            batch.hidden = ranks.all_of_tensor(hidden[:, -keep:].float() * mask[..., None])
 
     def reference_logprobs(self, ids: Tensor, there: Tensor, keep: int) -> Tensor:
         """(B, T) of the run's reference policy, at the sampling temperature."""
@@ -196,6 +198,12 @@ class Scoring:
         reward, accuracy = batch.grouped(batch.reward).mean(1).tolist(), batch.grouped(batch.correct.double()).mean(1).tolist()
         for place, (mean, share) in enumerate(zip(reward, accuracy, strict=True)):
             self.stack.history.add(batch.example_ids[place * batch.group_size], Visit(batch.step, mean, share))
+
+
+def loss_mask(output: dict[str, Any]) -> Tensor:
+    """(B, T): 1 = written by the policy."""
+    there: Tensor = output["completion_mask"]
+    return there * output["tool_mask"] if "tool_mask" in output else there
 
 
 def advantages_of(stack: Stack, batch: RolloutBatch, plain: Tensor, scale: Scale, reported: GenerationBatch) -> Tensor:

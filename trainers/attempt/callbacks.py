@@ -2,9 +2,13 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from trainers.attempt import ranks
+from trainers.attempt.edits import Changeable, Edits
 
 if TYPE_CHECKING:
     from trainers.adapters.resumable import Resumable
@@ -33,8 +37,11 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         self.trainer.attempt.reporter.phase("training", state.global_step, state.max_steps)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
-        if self.trainer.edits is not None:
-            self.trainer.edits.begin_step(state.global_step + 1, self.trainer)
+        edits = self.trainer.edits
+        if ranks.is_joined():
+            begin_step_together(edits, state.global_step + 1, self.trainer)
+        elif edits is not None:
+            edits.begin_step(state.global_step + 1, self.trainer)
         self.step_began = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **rest: Any) -> None:
@@ -52,7 +59,7 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         if not self.memory_told and (report := trainer.attempt.report_memory) is not None:  # most of what a run takes is there after one step
             self.memory_told = True
             report()
-        stop = trainer.attempt.stop.requested() and not last
+        stop = not last and trainer.attempt.stop.requested_anywhere()
         control.should_evaluate = trainer.heldout is not None and trainer.heldout.due(step, total)
         self.save_due |= step % trainer.attempt.spec.limits.save_every == 0
         # Between generation batches only: what a checkpoint inside one would need to go on exactly (the sampled batch) is not in it.
@@ -69,10 +76,36 @@ class BetweenSteps(TrainerCallback):  # type: ignore[misc]
         values["speed/step_seconds"] = self.step_seconds
         values["speed/tokens_per_second"] = (tokens - self.tokens) / max(self.step_seconds, 1e-9)
         self.tokens = tokens
-        values.update(self.trainer.stack.collect())
+        values.update(ranks.average_values(self.trainer.stack.collect()))
         self.trainer.attempt.reporter.metrics(state.global_step, values, tokens)
         state.log_history.clear()  # it is in the spool; checkpoints must not grow with the run
         if time.monotonic() - self.line_time >= LINE_SECONDS or state.global_step >= state.max_steps:
             self.line_time = time.monotonic()
             shown = "  ".join(f"{name} {values[name]:.4g}" for name in SHOWN if values.get(name) is not None)
             log.info("step %d of %d  %s  %.3f s/step", state.global_step, state.max_steps, shown, self.step_seconds)
+
+
+class Recorder:
+    """Passes changes of settings on, and keeps them for the run's other processes."""
+
+    def __init__(self, trainer: Changeable) -> None:
+        self.trainer = trainer
+        self.changes: list[Mapping[str, float]] = []
+
+    def at_boundary(self) -> bool:
+        return self.trainer.at_boundary()
+
+    def change_settings(self, changes: Mapping[str, float]) -> None:
+        self.trainer.change_settings(changes)
+        self.changes.append(changes)
+
+
+def begin_step_together(edits: Edits | None, step: int, trainer: Changeable) -> None:
+    """Edits as the first process has read and recorded them, in all. ``edits``: None in the others."""
+    recorder = Recorder(trainer)
+    if edits is not None:
+        edits.begin_step(step, recorder)
+    changes, *_ = ranks.all_of_list([recorder.changes])
+    if not ranks.is_first():
+        for one in changes:
+            trainer.change_settings(one)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from trainers.attempt.generation_server import GenerationServer
+from trainers.attempt.generation_server import ServerPorts
 from trainers.attempt.report import Reporter
 from trainers.attempt.reward_columns import RewardColumns
 from trainers.attempt.stop import StopRequest
@@ -30,7 +30,7 @@ class Attempt:
     reporter: Reporter
     stop: StopRequest
     report_memory: Callable[[], None] | None = None  # while it trains
-    generation_server: GenerationServer | None = None  # where one samples the completions
+    generation_server: ServerPorts | None = None  # where one samples the completions
 
     @property
     def checkpoints(self) -> Path:

@@ -20,6 +20,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from requests.adapters import HTTPAdapter
 from trl.import_utils import is_vllm_available
 from urllib3.util.retry import Retry
 
+from trainers.attempt.ranks import RanksFailed
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.contract.hyperparameters import GroupRollouts
@@ -45,24 +47,48 @@ TOLD_LINES = 20  # of its log, when it has ended
 BOUND_TO_PARENT = "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
-class GenerationServer:
-    """``gpus``: as CUDA_VISIBLE_DEVICES names them."""
+@dataclass(frozen=True)
+class ServerPorts:
+    """Where a trainer meets the server of its run: over HTTP, and where the weights are sent."""
 
-    def __init__(self, policy: Path, gpus: Sequence[str], seed: int) -> None:
-        self.port, self.group_port = find_free_ports(2)
-        self.policy, self.gpus, self.seed = policy, list(gpus), seed
-        self.lines: deque[str] = deque(maxlen=TOLD_LINES)
-        self.process: subprocess.Popen[str] | None = None
+    port: int
+    group_port: int
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
+    def build_arguments(self) -> dict[str, Any]:
+        """Of TRL's configuration."""
+        return {
+            "vllm_mode": "server",
+            "vllm_server_base_url": self.url,
+            "vllm_group_port": self.group_port,
+            "vllm_server_timeout": ANSWER_SECONDS,
+        }
+
+    def limit_waiting(self, trainer: Any) -> None:
+        """Gives every request of TRL's client a limit. On this machine, who refuses a connection is gone: TRL would try again for a minute."""
+        session = trainer.vllm_generation.vllm_client.session
+        session.request = partial(session.request, timeout=ANSWER_SECONDS)
+        retry = Retry(total=3, connect=0, read=0, status_forcelist=[500, 502, 503], backoff_factor=1, allowed_methods=None)
+        session.mount("http://", HTTPAdapter(max_retries=retry, pool_maxsize=CONNECTIONS))
+
+
+class GenerationServer:
+    """``gpus``: as CUDA_VISIBLE_DEVICES names them."""
+
+    def __init__(self, policy: Path, gpus: Sequence[str], seed: int) -> None:
+        self.ports = ServerPorts(*find_free_ports(2))
+        self.policy, self.gpus, self.seed = policy, list(gpus), seed
+        self.lines: deque[str] = deque(maxlen=TOLD_LINES)
+        self.process: subprocess.Popen[str] | None = None
+
     def build_command(self) -> list[str]:
         """vLLM's own command, with what TRL asks for: log-probabilities at the sampling temperature, and an engine that takes new weights."""
         options = {
             "host": HOST,
-            "port": self.port,
+            "port": self.ports.port,
             "tensor-parallel-size": len(self.gpus),
             "seed": self.seed,
             "weight-transfer-config": '{"backend": "nccl"}',
@@ -111,7 +137,7 @@ class GenerationServer:
 
     def answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.ports.url}/health", timeout=2) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -132,22 +158,6 @@ class GenerationServer:
     def tell_last_lines(self) -> str:
         return f"; its last lines: {' | '.join(self.lines)}" if self.lines else ""
 
-    def build_arguments(self) -> dict[str, Any]:
-        """Of TRL's configuration."""
-        return {
-            "vllm_mode": "server",
-            "vllm_server_base_url": self.url,
-            "vllm_group_port": self.group_port,
-            "vllm_server_timeout": ANSWER_SECONDS,
-        }
-
-    def limit_waiting(self, trainer: Any) -> None:
-        """Gives every request of TRL's client a limit. On this machine, who refuses a connection is gone: TRL would try again for a minute."""
-        session = trainer.vllm_generation.vllm_client.session
-        session.request = partial(session.request, timeout=ANSWER_SECONDS)
-        retry = Retry(total=3, connect=0, read=0, status_forcelist=[500, 502, 503], backoff_factor=1, allowed_methods=None)
-        session.mount("http://", HTTPAdapter(max_retries=retry, pool_maxsize=CONNECTIONS))
-
     def stop(self) -> None:
         if self.process is None or self.process.poll() is not None:
             return
@@ -167,7 +177,7 @@ def run_generation_server(spec: RunSpec, policy: Path, reporter: Reporter, stop:
     if not (isinstance(training, GroupRollouts) and training.generation == "server"):
         yield None
         return
-    server = GenerationServer(policy, choose_server_gpus(training, list_worker_gpus()), spec.seed)
+    server = GenerationServer(policy, choose_server_gpus(training, list_worker_gpus(), spec.resources.processes), spec.seed)
     os.environ["VLLM_HOST_IP"] = HOST  # the address that TRL tells the server to meet it at
     with reporter.busy(PHASE):
         refuse_missing_server(training)
@@ -179,7 +189,7 @@ def run_generation_server(spec: RunSpec, policy: Path, reporter: Reporter, stop:
             raise
     try:
         yield server
-    except OSError:  # all errors of TRL's client are: the reason behind it, where the server is gone
+    except (OSError, RanksFailed):  # all errors of TRL's client are OSErrors: the reason behind it, where the server is gone
         server.wait_for_end(1.0)
         server.refuse_ended()
         raise
@@ -192,14 +202,15 @@ def list_worker_gpus() -> list[str]:
     return [name for name in os.environ.get("LAB_WORKER_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "0")).split(",") if name]
 
 
-def choose_server_gpus(training: GroupRollouts, gpus: Sequence[str]) -> list[str]:
-    """Those after the first, which trains. Raises SpecError where they are too few."""
+def choose_server_gpus(training: GroupRollouts, gpus: Sequence[str], processes: int = 1) -> list[str]:
+    """Those after the ones that train. Raises SpecError where they are too few."""
     needed = training.generation_gpus
-    if len(gpus) < 1 + needed:
-        message = f"one GPU trains and {needed} generate{'s' if needed == 1 else ''}; this worker has {len(gpus)}"
-        fix = f"start a worker with {1 + needed} GPUs (CUDA_VISIBLE_DEVICES), or use generation colocate"
+    if len(gpus) < processes + needed:
+        trains = "one GPU trains" if processes == 1 else f"{processes} GPUs train"
+        message = f"{trains} and {needed} generate{'s' if needed == 1 else ''}; this worker has {len(gpus)}"
+        fix = f"start a worker with {processes + needed} GPUs (CUDA_VISIBLE_DEVICES), or use generation colocate"
         raise SpecError([Problem("training.generation", "server", message, fix)])
-    return list(gpus[1 : 1 + needed])
+    return list(gpus[processes : processes + needed])
 
 
 def refuse_missing_server(training: GroupRollouts) -> None:

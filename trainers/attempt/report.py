@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from trainers.contract.events import AnyEvent, Metrics, Phase
-from trainers.contract.spool import SpoolWriter
+from trainers.contract.spool import SpoolWriter, Work
 
 QUIET_SECONDS = 1.0  # the same phase is not reported more often than this
 HEARTBEAT_SECONDS = 2.0  # and, where nothing can be counted, not less often than this
@@ -33,7 +33,7 @@ def split_nonfinite(values: Mapping[str, float | None]) -> tuple[dict[str, float
 class Reporter:
     """Writes one attempt's events to its spool."""
 
-    def __init__(self, writer: SpoolWriter, attempt: int) -> None:
+    def __init__(self, writer: "SpoolWriter | Unheard", attempt: int) -> None:
         self.writer = writer
         self.attempt = attempt
         self.phase_name = ""
@@ -78,3 +78,27 @@ class Reporter:
         finally:
             over.set()
             thread.join()
+
+
+class Unheard:
+    """A writer that writes nothing."""
+
+    def put(self, work: Work) -> None:
+        return
+
+    def sync(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class SilentReporter(Reporter):
+    """Of the processes of a run beside the first one, which speaks for all."""
+
+    def __init__(self, attempt: int) -> None:
+        super().__init__(Unheard(), attempt)
+
+    @contextmanager
+    def busy(self, name: str) -> Iterator[None]:
+        yield

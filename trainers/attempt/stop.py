@@ -10,6 +10,8 @@ from types import FrameType
 
 import psutil
 
+from trainers.attempt import ranks
+
 log = logging.getLogger(__name__)
 
 STOP_FILE = "stop"
@@ -21,11 +23,14 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    def __init__(self, folder: Path, minutes: float | None) -> None:
+    def __init__(self, folder: Path, minutes: float | None, began: float | None = None) -> None:
+        """``began``: when the process began that this one trains for (seconds of ``time.time``); None: it is the one."""
         self.file = folder / STOP_FILE
-        self.deadline = time.monotonic() + 60 * minutes if minutes else None
+        self.began = time.time() if began is None else began
+        self.deadline = time.monotonic() + 60 * minutes - (time.time() - self.began) if minutes else None
         self.why = ""
-        self.discard_leftover()
+        if began is None:
+            self.discard_leftover()
 
     def discard_leftover(self) -> None:
         """A stop file from before this process began was meant for an attempt that is over: kept, it would end every later one."""
@@ -56,7 +61,18 @@ class StopRequest:
             self.why = "the run's time limit"
         return bool(self.why)
 
+    def requested_anywhere(self) -> bool:
+        """Whether one of the run's processes has been asked; all of them ask this at the same places."""
+        if ranks.any_of(self.requested()):
+            self.why = self.why or "another process"
+        return bool(self.why)
+
     def check(self) -> None:
         """For long work before the first step. Raises Stopped when a stop is requested."""
         if self.requested():
+            raise Stopped(self.why)
+
+    def check_anywhere(self) -> None:
+        """The same in all of the run's processes at once."""
+        if self.requested_anywhere():
             raise Stopped(self.why)

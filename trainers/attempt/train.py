@@ -1,6 +1,7 @@
 """One attempt at a run, from the spec to the exported policy; reads top to bottom.
 
-Left out on purpose: several processes (one trainer, one device), and anything about databases or web pages: whoever wants to know reads the spool.
+Of a run in several processes each reads it (``rank_processes.py`` starts them); what stands in ``ranks`` they do together, or the first one alone.
+Left out on purpose: anything about databases or web pages: whoever wants to know reads the spool.
 """
 
 import fcntl
@@ -12,7 +13,7 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -38,7 +39,7 @@ from trainers.adapters.resumable import Resumable, clear_partial, list_whole_che
 from trainers.adapters.reward import RewardAdapter
 from trainers.adapters.rloo import RLOOAdapter
 from trainers.adapters.sft import SFTAdapter, build_demonstrations
-from trainers.attempt import cold_start
+from trainers.attempt import cold_start, ranks
 from trainers.attempt.code_version import find_code_version
 from trainers.attempt.context import CHECKPOINTS, Attempt
 from trainers.attempt.edits import Edits
@@ -70,13 +71,20 @@ FINISHED, FAILED, REFUSED, STOPPED, LOCKED = range(5)  # exit codes
 LOCK = "lock"
 START = "start"  # the policy a run starts from, where that had to be put together first
 MOST_THREADS = 16
+RunAttempt = Callable[[RunSpec, Path, Reporter, StopRequest], tuple[int, int]]  # returns and raises what ``attempt_run`` does
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
 def run_training(spec: RunSpec, folder: Path) -> int:
     """Trains until finished or asked to stop; goes on from the newest checkpoint in ``folder``. Returns the exit code of the command line."""
+    return run_attempt_alone(spec, folder, attempt_run)
+
+
+def run_attempt_alone(spec: RunSpec, folder: Path, run: RunAttempt) -> int:
+    """Runs an attempt as the only trainer of the folder. Returns the exit code of the command line."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        print(f"WORLD_SIZE = {os.environ['WORLD_SIZE']}: a run is trained by one process (start it without accelerate or torchrun)", file=sys.stderr)
+        message = "start it without accelerate or torchrun, and say in resources.processes how many processes train it"
+        print(f"WORLD_SIZE = {os.environ['WORLD_SIZE']}: a run starts its processes itself ({message})", file=sys.stderr)
         return REFUSED
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,19 +96,19 @@ def run_training(spec: RunSpec, folder: Path) -> int:
         number = last_attempt(folder / SPOOL) + 1
         try:
             with SpoolWriter(folder / SPOOL) as writer:
-                return report_outcome(spec, folder, Reporter(writer, number))
+                return report_outcome(spec, folder, Reporter(writer, number), run)
         except SpoolError as error:  # nothing can be said in the spool; the last line of the log and the exit code say it
             print(error.strerror, file=sys.stderr)
             return FAILED
 
 
-def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
+def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter, run: RunAttempt) -> int:
     """Runs the attempt; whatever ends it becomes its last event and the exit code."""
     stop = StopRequest(folder, spec.limits.minutes)
     done = steps_done(folder)
     try:
         with stop.listening():
-            code, done = attempt_run(spec, folder, reporter, stop)
+            code, done = run(spec, folder, reporter, stop)
         reporter.event(AttemptFinished, outcome="finished" if code == FINISHED else "stopped", step=done)
         return code
     except Stopped as request:
@@ -112,7 +120,8 @@ def report_outcome(spec: RunSpec, folder: Path, reporter: Reporter) -> int:
         reporter.event(AttemptFinished, outcome="failed", step=done, error=policies.one_line(error))
         return REFUSED
     except (Exception, KeyboardInterrupt) as error:
-        traceback.print_exc()
+        if not isinstance(error, ranks.RanksFailed):  # they have said it themselves
+            traceback.print_exc()
         reporter.event(AttemptFinished, outcome="failed", step=steps_done(folder), error=explain_failure(error))
         return FAILED
 
@@ -127,14 +136,18 @@ def attempt_run(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReque
     with run_generation_server(spec, policy_folder, reporter, stop) as server:
         with reporter.busy("loading"):
             policy = policies.load_policy(policy_folder, spec)
-        attempt = Attempt(spec, folder, task, policy, reporter, stop, generation_server=server)
-        edits = Edits(folder, spec, task, reporter)
-        report_attempt_start(attempt, step_of(resume) if resume else 0)
-        with closing(attempt.columns):
-            return train_attempt(attempt, edits, resume)
+        return train_policy(Attempt(spec, folder, task, policy, reporter, stop, generation_server=server.ports if server else None), resume)
 
 
-def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[int, int]:
+def train_policy(attempt: Attempt, resume: Path | None) -> tuple[int, int]:
+    """From the loaded policy on. Returns and raises what ``attempt_run`` does."""
+    edits = Edits(attempt.folder, attempt.spec, attempt.task, attempt.reporter) if ranks.is_first() else None
+    report_attempt_start(attempt, step_of(resume) if resume else 0)
+    with closing(attempt.columns):
+        return train_attempt(attempt, edits, resume)
+
+
+def train_attempt(attempt: Attempt, edits: Edits | None, resume: Path | None) -> tuple[int, int]:
     """From the loaded policy to the exported one. Returns and raises what ``attempt_run`` does."""
     spec, folder, reporter, stop = attempt.spec, attempt.folder, attempt.reporter, attempt.stop
     measured = spec.evaluation.prompts and not isinstance(spec.training, Reward)  # a reward model answers nothing
@@ -144,18 +157,18 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     rows = read_data(attempt)
     with reporter.busy("preparing data"):
         rows = stack.data(rows)
-        if spec.dataset and not isinstance(spec.training, Rollouts):
+        if spec.dataset and not isinstance(spec.training, Rollouts) and ranks.is_first():
             identity.write_dataset_identity(folder, spec.dataset, rows, spec.training.trainer)
         reporter.event(Inputs, **describe_inputs(attempt, rows, heldout))
-    stop.check()
+    stop.check_anywhere()
     with reporter.busy("preparing"):
         trainer = build_trainer_adapter(attempt, rows, heldout, stack)
-    if attempt.generation_server is not None:
+    if attempt.generation_server is not None and ranks.is_first():
         attempt.generation_server.limit_waiting(trainer)
     trainer.edits = edits
-    if heldout and not resume and not (reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
-        heldout.measure(trainer.model, 0)
-        stop.check()
+    if heldout and not resume and not ranks.done_by_first(lambda: reporter.attempt > 1 and measured_before_training(folder / SPOOL)):
+        trainer.measure_heldout(0)
+        stop.check_anywhere()
     with report_memory(attempt, rows):
         train_remaining_steps(trainer, resume)
 
@@ -163,7 +176,7 @@ def train_attempt(attempt: Attempt, edits: Edits, resume: Path | None) -> tuple[
     if done < spec.training.max_steps:
         log.info("stopped after step %d by %s", done, stop.why)
         return STOPPED, done
-    save_final(attempt, trainer, done)
+    ranks.done_by_first(lambda: save_final(attempt, trainer, done))
     return FINISHED, done
 
 
@@ -197,11 +210,13 @@ def try_lock(file: IO[str]) -> bool:
 
 
 def set_up() -> None:
-    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise), one GPU."""
+    """Logging to standard error, no progress bars, one thread a core (``OMP_NUM_THREADS`` says otherwise), one GPU for each process."""
     # Read when CUDA is first used. With several GPUs in sight transformers would split every batch over them (DataParallel).
     os.environ.setdefault("LAB_WORKER_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "0"))  # a generation server takes others of them
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LAB_WORKER_GPUS"].split(",")[0]
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(os.environ["LAB_WORKER_GPUS"].split(",")[: ranks.count()])
+    logging.basicConfig(
+        level=logging.INFO if ranks.is_first() else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
     for chatty in ("httpx", "accelerate", "filelock", "fsspec", "urllib3"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)  # TRL 1.16 uses the older name
@@ -209,7 +224,7 @@ def set_up() -> None:
     transformers.logging.disable_progress_bar()
     hf_datasets.disable_progress_bars()
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(min(len(os.sched_getaffinity(0)), MOST_THREADS))
+        torch.set_num_threads(min(max(1, len(os.sched_getaffinity(0)) // ranks.count()), MOST_THREADS))
 
 
 def find_task(spec: RunSpec) -> Any:
@@ -264,13 +279,14 @@ def needs_start(spec: RunSpec) -> bool:
 def report_attempt_start(attempt: Attempt, from_step: int) -> None:
     policy = attempt.policy
     name = torch.cuda.get_device_name(policy.device) if policy.device.type == "cuda" else f"{platform.machine()}, {torch.get_num_threads()} threads"
+    several = f"{ranks.count()} × " if ranks.count() > 1 else ""
     attempt.reporter.event(
         AttemptStarted,
         from_step=from_step,
         total_steps=attempt.spec.training.max_steps,
-        pid=os.getpid(),
+        pid=ranks.find_parent_pid(),
         host=socket.gethostname(),
-        device=f"{policy.device.type} ({name}), {'bf16' if policy.bf16 else 'fp32'}",
+        device=f"{several}{policy.device.type} ({name}), {'bf16' if policy.bf16 else 'fp32'}",
         command=sys.argv,
         versions={"python": platform.python_version(), **{package: version(package) for package in REPORTED_PACKAGES}},
         special_tokens=policy.special_tokens(),
@@ -294,7 +310,7 @@ def read_data(attempt: Attempt) -> list[Any]:
     if isinstance(training, Demonstrated):
         return build_demonstrations(task, training.demonstrations, spec.seed, difficulty)
     if isinstance(training, Preferences):
-        found = pairs.with_noise(pairs.sample_pairs(attempt), training.label_noise, spec.seed)
+        found = pairs.with_noise(ranks.done_by_first(lambda: pairs.sample_pairs(attempt)), training.label_noise, spec.seed)
         return [row for pair in found for row in pairs.kto_rows_from_pair(pair)] if isinstance(training, KTO) else found
     return task.examples("train", training.prompts, spec.seed, difficulty)
 
@@ -344,6 +360,8 @@ def steps_done(folder: Path) -> int:
 def explain_failure(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(error, ranks.RanksFailed | SystemExit):
+        return policies.one_line(error)
     if isinstance(error, torch.OutOfMemoryError):
         return f"out of memory on the GPU: {policies.one_line(error)}; use a smaller batch per device or gradient checkpointing"
     return f"{type(error).__name__}: {policies.one_line(error)}"

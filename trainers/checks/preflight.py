@@ -219,8 +219,8 @@ def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] 
         return None
     if not checked.complete:
         report.warn("dataset.path", str(path), f"only the first {len(checked.rows)} rows were checked", "the trainer checks all of them first")
-    elif isinstance(training, Rollouts) and len(checked.rows) < training.prompts_per_batch():
-        message = f"has {len(checked.rows)} prompts where one generation batch needs {training.prompts_per_batch()}"
+    elif isinstance(training, Rollouts) and len(checked.rows) < (needed := training.prompts_per_batch(spec.resources.processes)):
+        message = f"has {len(checked.rows)} prompts where one generation batch needs {needed}"
         report.refuse("dataset.path", str(path), message, "add rows, or make the batch smaller or the groups larger")
     check_columns(spec, checked.rows, report)
     if datasets.calls_tools(checked.rows) and (template := template_of(spec.policy)) is not None and datasets.TOOL_CALLS not in template:

@@ -1,4 +1,4 @@
-"""Batch arithmetic: what a spec's numbers mean in sequences, prompts and tokens, on one device."""
+"""Batch arithmetic: what a spec's numbers mean in sequences, prompts and tokens, on the devices of all its processes together."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None, available: Map
     """Named numbers in reading order; ``rows`` is the size of the run's own dataset, None when the task supplies the data. ``available``: how many
     prompts the task has, by split; None where it makes as many as are wanted.
     """
-    training, available = spec.training, available or {}
+    available, batch = available or {}, spec.training.per_device_train_batch_size * spec.resources.processes
+    training = spec.training.model_copy(update={"per_device_train_batch_size": batch})
     if rows is None and isinstance(training, GroupRollouts | OnlineDPO) and "train" in available:
         rows = min(training.prompts, available["train"])  # beyond these they are the same ones again
     if isinstance(training, GroupRollouts):

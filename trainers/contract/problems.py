@@ -33,6 +33,9 @@ class SpecError(ValueError):
         self.problems = list(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type["SpecError"], tuple[list[Problem]]]:
+        return SpecError, (self.problems,)
+
     def as_json(self) -> list[dict[str, Any]]:
         return [asdict(problem) for problem in self.problems]
 

@@ -24,6 +24,7 @@ HUMAN = "human"  # the reward column of what people say
 MOST_RANKED = 26  # answers of a group that a person can rank
 SHA256 = r"^[0-9a-f]{64}$"
 FINAL = "final"  # folder of the exported policy inside a run folder
+PARALLEL_TRAINERS = frozenset({"grpo", "dpo", "kto", "sft", "reward"})  # what several processes can train together
 
 
 class TinyPolicy(Strict):
@@ -173,6 +174,18 @@ class Telemetry(Strict):
     )
 
 
+class Resources(Strict):
+    """The processes that train a run together on one machine, each with a GPU of its own, or all on the CPU."""
+
+    processes: int = param(
+        1,
+        "Processes that train together, each on a GPU of its own. A step takes so many times the per-device batch size.",
+        title="Processes",
+        ge=1,
+        le=64,
+    )
+
+
 class RunSpec(Strict):
     version: Literal[1] = 1
     recipe: str = param("custom", "Name of the recipe this run was made from.", max_length=100)
@@ -189,6 +202,7 @@ class RunSpec(Strict):
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()
+    resources: Resources = Resources()
     seed: int = param(0, "Seed for weights, data order and sampling.", title="Seed", ge=0, lt=2**31)
     device: Literal["auto", "cpu", "cuda"] = param("auto", "Device to train on; auto uses a GPU if available.", title="Device", advanced=True)
     precision: Literal["auto", "fp32", "bf16"] = param(
@@ -211,8 +225,8 @@ class RunSpec(Strict):
     @model_validator(mode="after")
     def parts_agree(self) -> "RunSpec":
         problems = []
-        if isinstance(self.training, Rollouts) and self.dataset is None and self.training.prompts < self.training.prompts_per_batch():
-            needed = self.training.prompts_per_batch()
+        needed = self.training.prompts_per_batch(self.resources.processes) if isinstance(self.training, Rollouts) else 0
+        if isinstance(self.training, Rollouts) and self.dataset is None and self.training.prompts < needed:
             message = f"fewer prompts than the {needed} of one generation batch"
             problems.append(Problem("training.prompts", self.training.prompts, message, f"use at least {needed}"))
         if isinstance(self.training, GroupRollouts) and self.training.uses_vllm and self.device == "cpu":
@@ -230,9 +244,23 @@ class RunSpec(Strict):
             problems.append(Problem("teacher", None, "distillation has a teacher", "choose the policy to learn from", given=False))
         elif self.teacher is not None and not isinstance(self.training, GKD):
             problems.append(Problem("teacher", self.teacher.kind, f"{self.training.trainer} has no teacher", "remove it, or train gkd"))
+        problems += self._undivided()
         if problems:
             raise Contradiction(*problems)
         return self
+
+    def _undivided(self) -> list[Problem]:
+        """What keeps several processes from training this run."""
+        count, name = self.resources.processes, self.training.trainer
+        if count == 1:
+            return []
+        problems = []
+        if name not in PARALLEL_TRAINERS:
+            fix = f"use 1, or train {', '.join(sorted(PARALLEL_TRAINERS))}"
+            problems.append(Problem("resources.processes", count, f"{name} trains in one process", fix))
+        if self.lora is not None and self.lora.quantize:
+            problems.append(Problem("resources.processes", count, "4-bit weights are trained in one process", "use 1, or turn 4-bit weights off"))
+        return problems
 
     def _unasked(self) -> list[Problem]:
         """Why people cannot be asked about this run's groups."""

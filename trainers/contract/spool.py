@@ -167,12 +167,26 @@ class SpoolWriter:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         cut_torn_tail(path)
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.path = path
+        self.file = self._open()
         self.pending: queue.Queue[Work | threading.Event | None] = queue.Queue(PENDING)
         self.failure: Exception | None = None
         self.broken: SpoolError | None = None
         self.thread = threading.Thread(target=self._drain, name="spool", daemon=True)
         self.thread.start()
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def lend(self) -> None:
+        """Lets another process write the file until ``take_back``. Raises what ``sync`` raises."""
+        self.sync()
+        os.close(self.file)
+
+    def take_back(self) -> None:
+        """What the other process left half written is dropped."""
+        cut_torn_tail(self.path)
+        self.file = self._open()
 
     def put(self, work: Work) -> None:
         """Raises SpoolError when nothing can be written any more."""

@@ -116,6 +116,9 @@ def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -
     if "prompts" in entry["hooks"] and generation == "server":  # TRL asks it for the first prompt of each group
         message = f"{entry['name']} gives the members of a group prompts of their own, and the server is asked for one prompt a group"
         verdict.problems.append(Problem("training.generation", generation, message, f"use colocate or {TRANSFORMERS}"))
+    if spec.resources.processes > 1 and not entry.get("parallel", True):
+        message = f"{entry['name']} remembers what its loss has seen, and each of several processes sees only its share"
+        verdict.problems.append(Problem("resources.processes", spec.resources.processes, message, "use 1, or remove the method"))
     if "reference" in entry["owns"] and spec.lora is not None:
         message = f"{entry['name']} moves the reference policy, which under LoRA is the policy without its adapters"
         verdict.problems.append(Problem("lora", "on", message, "train all weights"))

@@ -35,7 +35,13 @@ from trainers.contract.spec import FINAL, Problem
 
 DISTILLATION = "gkd"  # the trainer with a teacher
 MACHINE = ("seed", "device", "precision", "attn_implementation", "use_liger_kernel")
-PARTS = {"limits": "Limits", "telemetry": "Telemetry", "lora": "Lora", "human": "HumanReward"}  # part of the spec → its model in the schema
+PARTS = {
+    "limits": "Limits",
+    "telemetry": "Telemetry",
+    "resources": "Resources",
+    "lora": "Lora",
+    "human": "HumanReward",
+}  # part of the spec → its model in the schema
 FROZEN = "dataset.frozen"  # hidden input "<sha256>:<file>": the digest of the file that the form began with
 POLICY_INPUTS = {"run": "run", "checkpoint": "run", "name": "hub", "revision": "revision", "folder": "folder", "path": "folder"}
 OWN_FILE = (

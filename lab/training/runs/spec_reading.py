@@ -24,6 +24,7 @@ GROUPS = {
     "evaluation": "Evaluation",
     "limits": "Limits",
     "telemetry": "Telemetry",
+    "resources": "Machine",
 }
 LOCAL = ("output", "version")  # says where, not what
 UNTOLD = ("base", "training.max_steps")  # empty for a run that was trained elsewhere and does not say
@@ -118,6 +119,7 @@ PARTS = {
     "evaluation": "Evaluation",
     "limits": "Limits",
     "telemetry": "Telemetry",
+    "resources": "Resources",
     "task": "TaskChoice",
     "lora": "Lora",
     "human": "HumanReward",

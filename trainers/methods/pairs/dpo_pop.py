@@ -115,6 +115,7 @@ class DPOPoP(Method):
         reading="the loss is assembled from the abstract and the reviews; m_max, tau and the number of partners are our choices",
         departures=("It is unclear whether the weaker pair's term belongs to the loss; a setting switches it.",),
         claim=("dpo-pop/rank_correlation", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "arranges"}

@@ -108,6 +108,7 @@ class MetaAPO(Method):
             "The SimPO variant is not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "reads", "pair_loss": "maps"}

@@ -57,6 +57,7 @@ class REPO(Method):
         reading="the original text was not read; equations and defaults are quoted by second-hand notes",
         departures=("Rows without an annotator belong to a single virtual one.",),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"pair_loss": "maps"}

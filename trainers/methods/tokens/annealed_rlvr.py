@@ -82,6 +82,7 @@ class AnnealedRLVR(Method):
             "Completions are still sampled during heating, for monitoring.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"advantages": "gates"}

@@ -74,6 +74,7 @@ class Humanline(Method):
             "KTO and the sampling variant are not implemented.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"pair_ratios": "maps"}

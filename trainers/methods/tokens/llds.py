@@ -85,6 +85,7 @@ class LLDS(Method):
             "The boundary between stagnation and decay is our choice; it is only shown in charts.",
         ),
         claim=("llds/likelihood_right", "higher"),
+        parallel=False,
     )
     Config = Config
     requires = (

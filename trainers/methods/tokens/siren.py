@@ -81,6 +81,7 @@ class SIREN(Method):
             "The clip range is the base's; the released run clips at 0.8 and 1.2.",
         ),
         claim=("entropy", "higher"),
+        parallel=False,
     )
     Config = Config
     needs = frozenset({"logits"})
