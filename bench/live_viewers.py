@@ -154,6 +154,11 @@ class Viewer:
             doubles += len(have.keys() - want.keys())
         return gaps + max(0, rollouts - self.rollouts), doubles + self.doubled + max(0, self.rollouts - rollouts)
 
+    def describe(self) -> str:
+        """Where it stands, for whoever looks for the reason of a gap."""
+        steps = sorted(next(iter(self.series.values()), {}))
+        return f"cursor {self.cursor}, steps {steps}, {self.rollouts} rollouts, {self.connects} connections, {self.resets} resets, comes and goes: {self.comes_and_goes}"
+
 
 # In the page: the newest step of what is shown, and when the frame with it had been painted (a message posted in a frame is read after its paint).
 RECORDER = """

@@ -105,7 +105,12 @@ def check_answers(record: Record, faults: list[tuple[str, float, float]]) -> lis
 
 
 def check_viewers(record: Record) -> list[str]:
-    return [f"a viewer of run {run} has {gaps} gaps and {doubles} doubles" for run, _, (gaps, doubles) in record.viewers if gaps or doubles]
+    """What each viewer saw of a run that has finished, and what it should have seen."""
+    return [
+        f"a viewer of run {run} has {gaps} gaps and {doubles} doubles; {viewer.describe()}"
+        for run, viewer, (gaps, doubles) in record.viewers
+        if gaps or doubles
+    ]
 
 
 def find_orphans(lab: SoakLab, seconds: float = 20.0) -> list[str]:

@@ -9,7 +9,11 @@ The product's web process is then asked over HTTP by one logged-in person, every
 After each request the reference is asked (``bench/reference.py``: one indexed query, one row), and what counts is how many times the reference's
 p95 a view's p95 is: machines differ. The same is asked when the first tenth is in: no view may take more than 1.5 times what it took then.
 
+With ``--peers`` the same questions are asked of MLflow, Trackio and Aim, which hold the same rollouts, where they can answer at all, and of our pages
+(``bench/trajectory_peers.py``); the million is left out then.
+
     .venv/bin/python bench/trajectories.py [--rows 1000000] [--json]
+    .venv/bin/python bench/trajectories.py --peers [--peer-rows 20480] [--json]
 """
 
 from __future__ import annotations
@@ -59,8 +63,14 @@ def main() -> int:
     atexit.register(shutil.rmtree, home, ignore_errors=True)  # registered first, so run last: the services stop before
     os.chmod(home, 0o755)  # PostgreSQL runs as another user when this runs as root
     start_services(home)
-    result = measure(options)
-    report(result)
+    if options.peers:
+        from bench.trajectory_peers import measure_peers, report_peers
+
+        result = measure_peers(options)
+        report_peers(result)
+    else:
+        result = measure(options)
+        report(result)
     if options.json:
         print(json.dumps(result))
     return 0 if result["ok"] else 1
@@ -71,6 +81,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rollouts (default %(default)s)")
     parser.add_argument("--points", type=int, default=1_000_000, help="metric points of a run (default %(default)s)")
     parser.add_argument("--views", default="", help="only views with one of these in their name, separated by commas")
+    parser.add_argument("--peers", action="store_true", help="ask other trackers that hold the same rollouts")
+    parser.add_argument("--peer-rows", type=int, default=20_480, help="rollouts with them (default %(default)s)")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     return parser.parse_args()
