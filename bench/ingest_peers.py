@@ -130,7 +130,12 @@ def write_aim(steps: list[Step], folder: Path, name: str) -> float:
     return time.perf_counter() - start
 
 
-WRITERS: dict[str, Callable[[list[Step], Path, str], float]] = {"mlflow": write_mlflow, "trackio": write_trackio, "wandb": write_wandb, "aim": write_aim}
+WRITERS: dict[str, Callable[[list[Step], Path, str], float]] = {
+    "mlflow": write_mlflow,
+    "trackio": write_trackio,
+    "wandb": write_wandb,
+    "aim": write_aim,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))

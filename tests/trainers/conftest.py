@@ -1,6 +1,7 @@
 """Real tiny trainings share one policy cache, cold-started with fewer steps than a person would use."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -76,6 +77,19 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
         else:
             data[part] = value
     return parse_spec(data)
+
+
+def be_rank(orders: str) -> None:
+    from trainers.attempt import parent_process, rank_processes
+
+    parent_process.die_with_parent(os.getppid())
+    if code := rank_processes.run_rank(orders):
+        sys.exit(code)
+
+
+def fork_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are forked from this process, which has imported what they need."""
+    monkeypatch.setattr("trainers.attempt.rank_processes.build_rank_entry", lambda orders: [be_rank, str(orders)])
 
 
 def events_in(folder: Path) -> list[AnyEvent]:

@@ -5,31 +5,23 @@ The ranks are forked from the tests' own process, which has imported what they n
 
 import os
 import signal
-import sys
 import time
 
 import numpy as np
 import pytest
 
-from tests.trainers.conftest import current, events_in, make_spec
+from tests.trainers.conftest import current, events_in, fork_ranks, make_spec
 from trainers.attempt import rank_processes, ranks, train
 from trainers.attempt.callbacks import BetweenSteps
-from trainers.attempt.parent_process import die_with_parent
 from trainers.contract.arrays import unpack_array
 from trainers.contract.events import AttemptFinished, Metrics, Rollout
 
 pytestmark = pytest.mark.training
 
 
-def be_rank(orders):
-    die_with_parent(os.getppid())
-    if code := rank_processes.run_rank(orders):
-        sys.exit(code)
-
-
 @pytest.fixture(autouse=True)
 def forked(monkeypatch):
-    monkeypatch.setattr(rank_processes, "build_rank_entry", lambda orders: [be_rank, str(orders)])
+    fork_ranks(monkeypatch)
 
 
 def train_both(tmp_path, trainer, **changes):
@@ -117,10 +109,6 @@ def hang():
     time.sleep(100)
 
 
-def be_killed():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def fail():
     raise ValueError("no more")
 
@@ -128,11 +116,10 @@ def fail():
 @pytest.mark.parametrize(
     ("act", "says", "seconds"),
     [
-        (be_killed, "rank 1 was killed by SIGKILL", 5),
         (hang, "rank 1 did not answer within 2 s", 7),
         (fail, "rank 1: ValueError: no more", 5),
     ],
-    ids=["killed", "hung", "failed"],
+    ids=["hung", "failed"],
 )
 def test_a_rank_that_is_gone_ends_the_attempt_soon_and_with_its_name(tmp_path, monkeypatch, act, says, seconds):
     monkeypatch.setattr(ranks, "SILENCE_SECONDS", 2.0)
@@ -149,6 +136,25 @@ def test_a_rank_that_is_gone_ends_the_attempt_soon_and_with_its_name(tmp_path, m
     ended = events_in(folder)[-1]
     assert (ended.outcome, ended.error) == ("failed", says)
     assert ended.time - float(struck.read_text()) < seconds
+
+
+def ended(rank, error, time=0.0):
+    return rank_processes.Ended(rank, time, error)
+
+
+@pytest.mark.parametrize(
+    ("ends", "codes", "says"),
+    [
+        ([ended(0, "RuntimeError: Connection closed by peer [127.0.0.1]:5")], {0: 1, 1: -9}, "rank 1 was killed by SIGKILL"),
+        ([ended(0, "RuntimeError: Connection closed by peer [127.0.0.1]:5")], {0: 1}, "rank 1 was killed"),
+        ([ended(0, "ValueError: no more")], {0: 1}, "rank 0: ValueError: no more"),
+        ([ended(0, "ValueError: no more"), ended(1, "RuntimeError: Connection reset by peer", 1.0)], {1: 1}, "rank 0: ValueError: no more"),
+        ([ended(0, "RuntimeError: Timed out waiting 2000 ms"), ended(1, "")], {0: 1}, "rank 1 did not answer within 1800 s"),
+        ([], {1: 1}, "rank 1 ended with exit code 1"),
+    ],
+)
+def test_the_rank_that_began_it_is_named(tmp_path, ends, codes, says):
+    assert str(rank_processes.explain_end(ends, codes, make_spec(tmp_path, resources__processes=2))) == says
 
 
 @pytest.mark.parametrize("trainer", ["sft", "dpo", "kto", "reward"])

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ ORDERS = "orders.json"
 WATCH_SECONDS = 0.2  # between two looks at them
 END_SECONDS = 3  # for the others to end when one has ended; then they are killed
 TIMED_OUT = ("timed out", "timeout")  # of what torch says when another process does not answer
+HUNG_UP = ("closed by peer", "reset by peer", "broken pipe")  # and when another process is gone
 
 
 @dataclass(frozen=True)
@@ -243,12 +244,18 @@ def explain_end(ends: Sequence[Ended], codes: Mapping[int, int], spec: RunSpec) 
     for one in ends:
         if one.problems:
             return SpecError([Problem(**problem) for problem in one.problems])
-    silent = sorted(set(range(spec.resources.processes)) - {one.rank for one in ends if one.error})
     first = next((one for one in ends if one.error), None)
+    silent = name_ranks(spec, {one.rank for one in ends if one.error})
     if first and silent and any(word in first.error.lower() for word in TIMED_OUT):
-        names = " and ".join(f"rank {rank}" for rank in silent)
-        return RanksFailed(f"{names} did not answer within {ranks.SILENCE_SECONDS:.0f} s")
+        return RanksFailed(f"{silent} did not answer within {ranks.SILENCE_SECONDS:.0f} s")
+    unheard = name_ranks(spec, {one.rank for one in ends})
+    if first and unheard and any(word in first.error.lower() for word in HUNG_UP):  # elastic saw the end of another one before
+        return RanksFailed(f"{unheard} was killed")
     if first:
         return RanksFailed(f"rank {first.rank}: {first.error}")
     rank, code = min(codes.items())
     return RanksFailed(f"rank {rank} ended with exit code {code}")
+
+
+def name_ranks(spec: RunSpec, but: Set[int]) -> str:
+    return " and ".join(f"rank {rank}" for rank in range(spec.resources.processes) if rank not in but)
