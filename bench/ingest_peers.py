@@ -6,7 +6,8 @@ longer than they say. The last line printed is {"seconds", "bytes", "arrays"}.
 
 - MLflow: metrics by ``log_metrics``, a step's rollouts as a Parquet file by ``log_artifact``, the fastest of its ways to keep arrays, on SQLite.
 - Trackio: ``log`` of metrics and a ``Table``. W&B offline: the same.
-- Aim: metrics by ``track``, prompts and completions as ``Text``, reward and length as metrics of the rollouts, arrays as a ``Distribution`` of 64 bins: it has no place for the arrays themselves.
+- Aim: metrics by ``track``, prompts and completions as ``Text``, reward and length as metrics of the rollouts, arrays as a ``Distribution`` of
+  64 bins: it has no place for the arrays themselves.
 """
 
 from __future__ import annotations

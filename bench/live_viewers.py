@@ -157,7 +157,8 @@ class Viewer:
     def describe(self) -> str:
         """Where it stands, for whoever looks for the reason of a gap."""
         steps = sorted(next(iter(self.series.values()), {}))
-        return f"cursor {self.cursor}, steps {steps}, {self.rollouts} rollouts, {self.connects} connections, {self.resets} resets, comes and goes: {self.comes_and_goes}"
+        seen = f"cursor {self.cursor}, steps {steps}, {self.rollouts} rollouts"
+        return f"{seen}; {self.connects} connections, {self.resets} resets, comes and goes: {self.comes_and_goes}"
 
 
 # In the page: the newest step of what is shown, and when the frame with it had been painted (a message posted in a frame is read after its paint).
