@@ -37,9 +37,11 @@ from bench.soak_lab import SoakLab, make_home  # noqa: E402
 from bench.trajectories import say  # noqa: E402
 
 FOLDER_MEGABYTES = 2048  # of the file system that is filled
+ORPHAN_SECONDS = 20.0  # for the last process to end
 DRAIN_SECONDS = 240.0  # for all runs to end, once nothing is broken any more
 SHORT = 3  # minutes; up to then the six worst faults in a row, above a fault a minute
 STEPS, PACE = 40, 0.05  # of a run, and seconds a step without a model
+SHORT_PACE, SHORT_PAUSE = 0.15, 0.6  # and seconds between two acts of a person
 
 
 def main() -> int:
@@ -61,13 +63,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trainer", choices=["real", "program"], default="program")
+    parser.add_argument("--patience", type=float, default=1.0, help="times the time that a page, a restart and the last runs may take")
     parser.add_argument("--faults", default="", help="only faults with one of these in their name, separated by commas")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     return parser.parse_args()
 
 
 def soak(options: argparse.Namespace, home: Path) -> dict[str, Any]:
-    lab = SoakLab(home, options.trainer == "real", PACE)
+    lab = SoakLab(home, options.trainer == "real", SHORT_PACE if options.minutes <= SHORT else PACE)
     try:
         import django
 
@@ -85,31 +88,31 @@ def soak(options: argparse.Namespace, home: Path) -> dict[str, Any]:
 
 def work_and_judge(options: argparse.Namespace, lab: SoakLab) -> dict[str, Any]:
     from bench import soak_checks
-    from bench.soak_load import Record, start_load
+    from bench.soak_load import PAUSE, Record, start_load
 
     record, usage = Record(), soak_checks.Usage()
     place = make_people(lab)
     with lab:
         say("the lab is up")
-        researcher, workers, audience = start_load(place, record, options.seed)
+        researcher, workers, audience = start_load(place, record, options.seed, SHORT_PAUSE if options.minutes <= SHORT else PAUSE)
         faults = break_things(options, lab, usage)
         researcher.launching = False
-        ended = drain(lab)
+        ended = drain(lab, DRAIN_SECONDS * options.patience)
         audience.ended.set()
         for thread in workers:
             thread.ended.set()
         for thread in (*workers, audience):
-            thread.join(90)
+            thread.join(90 * options.patience)
         late = audience.is_alive()
     problems = [
         *([] if ended else ["runs did not end"]),
         *(["viewers did not catch up"] if late else []),
-        *soak_checks.find_orphans(lab),
+        *soak_checks.find_orphans(lab, ORPHAN_SECONDS * options.patience),
         *soak_checks.check_runs(record),
         *soak_checks.check_failures(record),
         *soak_checks.check_labels(record),
         *soak_checks.check_viewers(record),
-        *soak_checks.check_answers(record, faults),
+        *soak_checks.check_answers(record, faults, options.patience),
         *record.troubles[:20],
     ]
     growth = usage.find_growth()
@@ -138,7 +141,7 @@ def describe(
         "viewers": len(record.viewers),
         "answers": len(record.answers),
         "slowest_s": round(max((one.seconds for one in record.answers), default=0.0), 2),
-        "slowest_bound_s": SLOW_SECONDS,
+        "slowest_bound_s": SLOW_SECONDS * options.patience,
         "growth": growth,
         "problems": problems[:60],
         "ok": not problems,
@@ -203,13 +206,13 @@ def wait(lab: SoakLab, usage: Any, seconds: float) -> None:
         time.sleep(min(2.0, left))
 
 
-def drain(lab: SoakLab) -> bool:
+def drain(lab: SoakLab, seconds: float) -> bool:
     """Whether all runs have finished; those that failed or were stopped are resumed meanwhile."""
     from django.db import DatabaseError, connection
 
     from lab.training.runs.models import Run, Status
 
-    deadline = time.monotonic() + DRAIN_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         lab.revive()
         try:

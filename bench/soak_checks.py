@@ -94,11 +94,11 @@ def check_labels(record: Record) -> list[str]:
     return problems + ([f"{len(extra)} labels that nobody was told of"] if len(extra) > 1 else [])  # the last one may not have been confirmed
 
 
-def check_answers(record: Record, faults: list[tuple[str, float, float]]) -> list[str]:
-    """No page above 10 s; where nothing was broken, none refused."""
-    problems = [f"{one.path} took {one.seconds:.1f} s (status {one.status})" for one in record.answers if one.seconds > SLOW_SECONDS]
+def check_answers(record: Record, faults: list[tuple[str, float, float]], patience: float) -> list[str]:
+    """No page above 10 s (times ``patience``); where nothing was broken, none refused."""
+    problems = [f"{one.path} took {one.seconds:.1f} s (status {one.status})" for one in record.answers if one.seconds > SLOW_SECONDS * patience]
     for one in record.answers:
-        shadowed = any(begin - one.seconds <= one.at <= end + FAULT_SHADOW for _, begin, end in faults)
+        shadowed = any(begin - one.seconds <= one.at <= end + FAULT_SHADOW * patience for _, begin, end in faults)
         if one.status == 500 or (one.status in (0, 502, 503, 504) and not shadowed):
             problems.append(f"{one.path} answered {one.status or 'nothing'} after {one.seconds:.1f} s")
     return problems
@@ -113,7 +113,7 @@ def check_viewers(record: Record) -> list[str]:
     ]
 
 
-def find_orphans(lab: SoakLab, seconds: float = 20.0) -> list[str]:
+def find_orphans(lab: SoakLab, seconds: float) -> list[str]:
     """Processes of the lab that are there after it has been stopped."""
     deadline = time.monotonic() + seconds
     while (left := lab.list_processes()) and time.monotonic() < deadline:

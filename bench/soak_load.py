@@ -21,7 +21,7 @@ from bench.live_viewers import Address, Viewer
 OPEN_RUNS = 4  # that wait or train, besides those that end
 STOPPED_SHARE = 0.15  # of the runs are stopped by a person on the way, and resumed later
 WATCHED = 2  # runs at once; each by a viewer who stays and one who comes and goes
-PAUSE = 0.25
+PAUSE = 0.25  # seconds between two acts of a person
 PAGES = ("/runs/", "/rollouts/", "/queue/", "/workers/", "/policies/", "/")
 
 
@@ -66,12 +66,12 @@ class Place:
 class Worker(threading.Thread):
     """Calls ``act`` again and again until it is ended; what the lab's absence raises is part of the soak."""
 
-    def __init__(self, name: str, act: Callable[[], None], record: Record) -> None:
+    def __init__(self, name: str, act: Callable[[], None], record: Record, pause: float) -> None:
         super().__init__(name=name, daemon=True)
-        self.act, self.record, self.ended = act, record, threading.Event()
+        self.act, self.record, self.pause, self.ended = act, record, pause, threading.Event()
 
     def run(self) -> None:
-        while not self.ended.wait(PAUSE):
+        while not self.ended.wait(self.pause):
             try:
                 self.act()
             except (OSError, HTTPException, DatabaseError):
@@ -297,12 +297,12 @@ def read_points(run: str) -> tuple[dict[str, dict[int, float]], int]:
     raise RuntimeError("the database did not come back")
 
 
-def start_load(place: Place, record: Record, seed: int) -> tuple[Researcher, list[Worker], Audience]:
+def start_load(place: Place, record: Record, seed: int, pause: float) -> tuple[Researcher, list[Worker], Audience]:
     rng = random.Random(seed)
     researcher = Researcher(place, record, random.Random(rng.random()))
     reader, labeller = Reader(place, record, random.Random(rng.random())), Labeller(place, record, random.Random(rng.random()))
     acts = {"researcher": researcher.act, "reader": reader.act, "labeller": labeller.act}
-    workers = [Worker(name, act, record) for name, act in acts.items()]
+    workers = [Worker(name, act, record, pause) for name, act in acts.items()]
     audience = Audience(place.port, place.headers["Cookie"], record, random.Random(rng.random()))
     for thread in (*workers, audience):
         thread.start()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 LONGEST = (
+    "lab/test_soak.py",
     "lab/test_commands.py",  # the first three are chosen so that one process migrates a database while the others need none
     "trainers/test_equality.py",
     "trainers/methods/test_stack_order.py",
