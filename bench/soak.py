@@ -1,16 +1,17 @@
 """A lab at work that is broken once a minute, and what must hold afterwards.
 
-PostgreSQL and Redis of its own over TCP, each behind a proxy; the product's web process and two workers. Runs are launched by the API one after the
-other, some stopped by a person and resumed; viewers watch, a reader opens pages, a labeller labels. Meanwhile, in an order by the seed: a trainer,
-a supervisor, a worker, the web process killed with SIGKILL; PostgreSQL and Redis stopped hard and started; the network cut, and 500 ms slow; the disk
-of the run folders full; all of PostgreSQL's connections taken; a worker's clock a minute ahead. Killed processes are started again, as a service
-manager does, and a run that failed is resumed, as a person does. Ranks of a run and object storage are not broken yet.
+PostgreSQL, Redis and an object store of its own over TCP, each behind a proxy; the product's web process and two workers. Runs are launched by
+the API one after the other, some stopped by a person and resumed; viewers watch, a reader opens pages, a labeller labels. Meanwhile, in an order by
+the seed: a trainer, a rank of a run of two processes, a supervisor, a worker, the web process killed with SIGKILL; PostgreSQL and Redis stopped hard
+and started; the network cut, and 500 ms slow; the object store away; the disk of the run folders full; all of PostgreSQL's connections taken; a
+worker's clock a minute ahead. Killed processes are started again, as a service manager does, and a run that failed is resumed, as a person does.
 
 At the end: every event of every spool is in the database exactly once; every run has finished, and failed on the way only for what was done to it;
-every confirmed label is there once; no viewer has a gap or a double; no process is left; memory and open files of every process that lived five
-minutes are flat; no page took more than 10 s, and none was refused but while something was broken.
+every confirmed label is there once; no viewer has a gap or a double; no process is left; the final policy of every run is in the store; memory and
+open files of every process that lived five minutes are flat; no page took more than 10 s, and none was refused but while something was broken.
 
-With ``--trainer program`` the trainer is one without a model that keeps the contract (``bench/soak_trainer.py``), which spares the imports of torch.
+With ``--trainer program`` the trainer is one without a model that keeps the contract (``bench/soak_trainer.py``), which spares the imports of torch;
+every eighth run of more than three minutes is trained by two real processes all the same.
 
     .venv/bin/python bench/soak.py --minutes 60 [--seed 1] [--trainer real] [--json]
     .venv/bin/python bench/soak.py --minutes 1      (the six worst faults, ten seconds apart)
@@ -33,10 +34,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.soak_faults import FAULTS, WORST, NothingToBreak, own_file_system  # noqa: E402
-from bench.soak_lab import SoakLab, make_home  # noqa: E402
+from bench.soak_lab import SoakLab, has_object_store, make_home  # noqa: E402
 from bench.trajectories import say  # noqa: E402
 
 FOLDER_MEGABYTES = 2048  # of the file system that is filled
+STORE_SECONDS = 60.0  # for the last uploads
 ORPHAN_SECONDS = 20.0  # for the last process to end
 DRAIN_SECONDS = 240.0  # for all runs to end, once nothing is broken any more
 SHORT = 3  # minutes; up to then the six worst faults in a row, above a fault a minute
@@ -70,7 +72,8 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def soak(options: argparse.Namespace, home: Path) -> dict[str, Any]:
-    lab = SoakLab(home, options.trainer == "real", SHORT_PACE if options.minutes <= SHORT else PACE)
+    short = options.minutes <= SHORT
+    lab = SoakLab(home, options.trainer == "real", SHORT_PACE if short else PACE, with_store=not short and has_object_store())
     try:
         import django
 
@@ -91,13 +94,14 @@ def work_and_judge(options: argparse.Namespace, lab: SoakLab) -> dict[str, Any]:
     from bench.soak_load import PAUSE, Record, start_load
 
     record, usage = Record(), soak_checks.Usage()
-    place = make_people(lab)
+    place = make_people(lab, options.minutes <= SHORT)
     with lab:
         say("the lab is up")
         researcher, workers, audience = start_load(place, record, options.seed, SHORT_PAUSE if options.minutes <= SHORT else PAUSE)
         faults = break_things(options, lab, usage)
         researcher.launching = False
         ended = drain(lab, DRAIN_SECONDS * options.patience)
+        unstored = soak_checks.check_store(STORE_SECONDS * options.patience) if lab.store else []
         audience.ended.set()
         for thread in workers:
             thread.ended.set()
@@ -108,6 +112,7 @@ def work_and_judge(options: argparse.Namespace, lab: SoakLab) -> dict[str, Any]:
         *([] if ended else ["runs did not end"]),
         *(["viewers did not catch up"] if late else []),
         *soak_checks.find_orphans(lab, ORPHAN_SECONDS * options.patience),
+        *unstored,
         *soak_checks.check_runs(record),
         *soak_checks.check_failures(record),
         *soak_checks.check_labels(record),
@@ -135,6 +140,7 @@ def describe(
         "runs": Run.across_teams.count(),
         "attempts": Attempt.across_teams.count(),
         "rollouts": Rollout.across_teams.count(),
+        "runs_of_two_processes": Run.across_teams.filter(spec__resources__processes=2).count(),
         "resumed": len(record.failures),
         "reasons": sorted({one.reason[:120] for one in record.failures}),
         "labels": len(record.labels),
@@ -148,7 +154,7 @@ def describe(
     }
 
 
-def make_people(lab: SoakLab) -> Any:
+def make_people(lab: SoakLab, short: bool) -> Any:
     from bench.labels import headers_of
     from bench.soak_load import Place
     from lab.edges.api import tokens
@@ -158,7 +164,7 @@ def make_people(lab: SoakLab) -> Any:
     person = User.objects.create_user("soak@example.org", None)
     Membership.objects.create(team=team, user=person, role=Role.OWNER)
     secret = tokens.create_access_token(team, person, "soak", ["runs.read", "runs.launch"], None)[1]
-    return Place(lab.port, secret, headers_of(person), STEPS)
+    return Place(lab.port, secret, headers_of(person), STEPS, two_processes=not short)
 
 
 def break_things(options: argparse.Namespace, lab: SoakLab, usage: Any) -> list[tuple[str, float, float]]:

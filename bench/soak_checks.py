@@ -15,7 +15,7 @@ from bench.soak_load import Record
 
 SLOW_SECONDS = 10.0  # for any page
 FAULT_SHADOW = 15.0  # seconds after a fault in which a page may be refused with 503, or by nobody
-TRAINER_GONE = ("killed by SIGKILL", "without saying why", "worker was lost", "No space left", "disk")  # reasons that the faults explain
+TRAINER_GONE = ("was killed", "without saying why", "worker was lost", "No space left", "disk")  # reasons that the faults explain
 SETTLE_SECONDS = 120.0  # of a process's life, before its memory is looked at
 LEAST_LIFE = 300.0
 GROWTH_MEMORY, GROWTH_FILES = 0.15, 12  # share of the memory at first, and open files, that a process may have gained by its end
@@ -73,6 +73,17 @@ def check_runs(record: Record) -> list[str]:
             problems.append(f"run #{run.number} is not what its spool says: {str(error)[:300]}")
     missing = set(record.launched) - {str(key) for key in Run.across_teams.values_list("pk", flat=True)}
     return [*problems, *(f"run {key} was confirmed and is gone" for key in missing)]
+
+
+def check_store(seconds: float) -> list[str]:
+    """The final policy of every run is in the object store, once the workers have had ``seconds`` for it."""
+    from lab.training.runs.models import Checkpoint
+
+    missing = Checkpoint.across_teams.filter(final=True, stored_at=None, run__outside=False)
+    deadline = time.monotonic() + seconds
+    while missing.exists() and time.monotonic() < deadline:
+        time.sleep(1)
+    return [f"the final policy of run {run} is not in the store" for run in missing.values_list("run", flat=True)]
 
 
 def check_failures(record: Record) -> list[str]:

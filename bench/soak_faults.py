@@ -44,6 +44,14 @@ def kill_trainer(lab: SoakLab, rng: random.Random, seconds: float) -> None:
     kill(lab, rng.choice(trainers))
 
 
+def kill_rank(lab: SoakLab, rng: random.Random, seconds: float) -> None:
+    """One of the processes that train a run together."""
+    ranks = [one for one in lab.list_processes() if one.cmdline()[1:4] == ["-m", "trainers", "rank"]]
+    if not ranks:
+        raise NothingToBreak
+    kill(lab, rng.choice(ranks))
+
+
 def kill_supervisor(lab: SoakLab, rng: random.Random, seconds: float) -> None:
     """The worker's forked child, which supervises; the worker goes on with another, the trainer goes on alone and is adopted."""
     worker = lab.find_child(rng.choice(WORKERS))
@@ -99,14 +107,25 @@ def slow_network(lab: SoakLab, rng: random.Random, seconds: float) -> None:
         proxy.heal()
 
 
+def cut_store(lab: SoakLab, rng: random.Random, seconds: float) -> None:
+    """The object store is away: runs go on, and what they have saved is uploaded later."""
+    if lab.store_proxy is None:
+        raise NothingToBreak
+    lab.store_proxy.cut()
+    time.sleep(seconds)
+    lab.store_proxy.heal()
+
+
 def fill_disk(lab: SoakLab, rng: random.Random, seconds: float) -> None:
     """Of the run folders, which are a file system of their own; what they hold stays."""
     if not os.path.ismount(lab.runs):
         raise NothingToBreak
     ballast = lab.runs / BALLAST
-    free = shutil.disk_usage(lab.runs).free - KEEP_FREE
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, free))
+        for _ in range(20):  # the lab writes meanwhile
+            with suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(lab.runs).free - KEEP_FREE))
+                break
     time.sleep(seconds)
     ballast.unlink()
 
@@ -145,6 +164,8 @@ WORST: dict[str, Fault] = {
 }
 FAULTS: dict[str, Fault] = {
     **WORST,
+    "rank killed": kill_rank,
+    "object store away": cut_store,
     "network cut": cut_network,
     "network 500 ms slow": slow_network,
     "disk full": fill_disk,

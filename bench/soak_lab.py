@@ -1,4 +1,4 @@
-"""The lab of ``bench/soak.py``: PostgreSQL and Redis of its own over TCP, each behind a proxy, the product's web process and two workers."""
+"""The lab of ``bench/soak.py``: PostgreSQL, Redis and an object store of its own over TCP, each behind a proxy, the web process and two workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bench.trajectories import free_port
 from lab.lib.processes import die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
+BUCKET = "soak"
 READY_SECONDS = 120.0
 WORKERS = ("one", "two")
 CONNECTIONS = 60  # of PostgreSQL, three of them kept for its superuser
@@ -79,6 +81,39 @@ class Redis:
         self.process.wait()
 
 
+class ObjectStore:
+    """An S3 server of its own on 127.0.0.1, which is only away, never emptied."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        with (folder / "store.log").open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+
+    def make_bucket(self) -> None:
+        import s3fs
+
+        keys = {"key": "soak", "secret": "not a secret", "endpoint_url": f"http://127.0.0.1:{self.port}"}
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                s3fs.S3FileSystem(**keys, skip_instance_cache=True).mkdir(BUCKET)
+                return
+            except Exception:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.5)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def has_object_store() -> bool:
+    """Whether its server and client are installed: they are for tests (requirements-test.in)."""
+    return all(find_spec(name) for name in ("moto", "s3fs", "flask"))
+
+
 @dataclass
 class Child:
     """A process of the lab that is started again when it has been killed."""
@@ -91,13 +126,15 @@ class Child:
 class SoakLab:
     """All of it, in ``home``; ``with`` stops it in order. The bench itself talks to PostgreSQL directly, so that it sees through every fault."""
 
-    def __init__(self, home: Path, real_trainer: bool, pace: float) -> None:
+    def __init__(self, home: Path, real_trainer: bool, pace: float, with_store: bool) -> None:
         self.home, self.runs, self.clock = home, home / "runs", home / "clock"
         self.logs = home / "logs"
         for folder in (self.runs, self.logs):
             folder.mkdir()
         self.postgres, self.redis = Postgres(home), Redis(home)
         self.database_proxy, self.redis_proxy = FaultProxy(self.postgres.port), FaultProxy(self.redis.port)
+        self.store = ObjectStore(home) if with_store else None
+        self.store_proxy = FaultProxy(self.store.port) if self.store else None
         self.port = free_port()
         settings = {
             "LAB_HOME": str(home),
@@ -121,6 +158,9 @@ class SoakLab:
             "LAB_TRAINER_ENV": "SOAK_TRAINER,SOAK_PACE,SOAK_CLOCK",
             "SOAK_PACE": str(pace),
         }
+        if self.store_proxy:
+            keys = {"AWS_ACCESS_KEY_ID": "soak", "AWS_SECRET_ACCESS_KEY": "not a secret", "AWS_DEFAULT_REGION": "us-east-1"}
+            self.environment |= keys | {"LAB_STORE": f"s3://{BUCKET}/lab", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.store_proxy.port}"}
         if not real_trainer:
             self.environment["SOAK_TRAINER"] = str(ROOT / "bench" / "soak_trainer.py")
         self.children: list[Child] = []
@@ -131,6 +171,8 @@ class SoakLab:
 
         web = ["-m", "uvicorn", "lab.asgi:application", "--port", str(self.port), "--log-level", "warning", *SERVER_OPTIONS]
         try:
+            if self.store:
+                self.store.make_bucket()
             self.start_child("web", web)
             for name in WORKERS:
                 self.start_child(name, ["manage.py", "worker", "--name", name])
@@ -209,13 +251,15 @@ class SoakLab:
 
     def stop_services(self) -> None:
         self.redis.stop_hard()
+        if self.store:
+            self.store.stop()
         with suppress(Exception):  # it may be away
             self.postgres.control("-m", "fast", "stop")
 
     def list_processes(self) -> list[psutil.Process]:
         """Processes that work for this lab, other than its services and this one: the home is in their environment or their words."""
         found = []
-        services = {self.redis.process.pid, os.getpid()}
+        services = {self.redis.process.pid, os.getpid(), self.store.process.pid if self.store else 0}
         for process in psutil.process_iter():
             try:
                 if process.pid in services or process.name().startswith("postgres"):

@@ -61,6 +61,7 @@ class Place:
     token: str
     headers: dict[str, str]  # of a signed-in person, with the token of their forms
     steps: int
+    two_processes: bool  # train every eighth run
 
 
 class Worker(threading.Thread):
@@ -133,12 +134,14 @@ class Researcher:
 
     def launch(self) -> None:
         training = {"max_steps": self.place.steps, "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 8, "prompts": 8}
-        overrides = {
+        overrides: dict[str, Any] = {
             "policy": {"kind": "tiny", "cold_start": False},
             "training": training,
             "evaluation": {"prompts": 0},
             "limits": {"save_every": 10},
         }
+        if self.place.two_processes and len(self.record.launched) % 8 == 4:
+            overrides["resources"] = {"processes": 2}
         status, body = self.post("/api/v1/runs", {"recipe": "grpo", "overrides": overrides, "name": "soak", "check": False})
         if status == 201:
             self.record.launched += [run["id"] for run in body["runs"]]

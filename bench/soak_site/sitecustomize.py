@@ -59,7 +59,15 @@ if os.environ.get("SOAK_CLOCK"):
     time.time = clock.time
     sys.meta_path.insert(0, TimezoneFinder(clock))
 
-if os.environ.get("SOAK_TRAINER") and sys.orig_argv[1:4] == ["-m", "trainers", "run"]:
+
+def has_one_process(run_file):
+    import json
+
+    with open(run_file) as file:
+        return json.load(file)["resources"]["processes"] == 1
+
+
+if os.environ.get("SOAK_TRAINER") and sys.orig_argv[1:4] == ["-m", "trainers", "run"] and has_one_process(sys.orig_argv[4]):
     import runpy
 
     code = runpy.run_path(os.environ["SOAK_TRAINER"])["run_trainer"](sys.orig_argv[4])
