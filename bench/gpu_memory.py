@@ -4,6 +4,7 @@ Nothing is downloaded and no lab is needed: torch, TRL with what it needs, and t
 
     .venv/bin/python bench/gpu_memory.py [--json]            every case, on a CUDA device
     .venv/bin/python bench/gpu_memory.py --small [--json]    a tiny shape on whatever there is, to see that everything runs
+    … --only Liger                                           the cases with that word in their names
 
 Judged, on a GPU: the peak is at most the upper end of the estimate and at least half of the lower. Batches are full: every sequence is as long as it
 may be. Cases that need a package which is not installed are told and left out.
@@ -159,6 +160,7 @@ def report_case(case: Case, device: str, policy: Path, scratch: Path, figures: F
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="a tiny shape, to see that everything runs")
+    parser.add_argument("--only", default="", metavar="WORD", help="cases with this word in their names")
     parser.add_argument("--json", action="store_true", help="print a JSON object as the last line")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -169,7 +171,7 @@ def main() -> int:
     figures = Figures()
     figures.add("device", torch.cuda.get_device_name(0) if device == "cuda" else "CPU")
     with tempfile.TemporaryDirectory(prefix="gpu-memory-") as scratch:
-        for shape, cases in groupby(CASES, lambda case: "small" if options.small else case.shape):
+        for shape, cases in groupby([case for case in CASES if options.only in case.name], lambda case: "small" if options.small else case.shape):
             policy = Path(scratch) / shape
             write_policy(shape, policy, device)
             for case in cases:
