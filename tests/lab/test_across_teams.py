@@ -52,12 +52,14 @@ ALLOWED = {  # module: (how often, why)
     "training/runs/launch.py": (1, "the number of the run a spec starts from; the composer has looked"),
     "training/runs/live.py": (1, "by the id of a run that the socket has looked up"),
     "training/runs/metrics.py": (6, FOUND_BEFORE),
+    "training/runs/occupations.py": (1, "a worker's own lease"),
+    "training/runs/process_counts.py": (1, "workers claim the runs of all teams"),
     "training/runs/progress.py": (1, "the command line"),
     "training/runs/queue_order.py": (2, "workers claim the runs of all teams, each in its turn"),
     "watching/queue/forecast.py": (2, "each team waits for the runs of others; only its own are shown"),
     "training/runs/views/workers.py": (1, "workers serve all teams; what another team's run is called is left out"),
     "watching/usage/ledger.py": (2, "a worker's leases"),
-    "watching/usage/quotas.py": (1, FOUND_BEFORE),
+    "watching/usage/quotas.py": (3, "workers claim the runs of all teams, each within its limits"),
     "watching/usage/storage_use.py": (3, "a worker's chore"),
 }
 GETTERS = {"get_object_or_404", "get_list_or_404", "aget_object_or_404", "aget_list_or_404"}

@@ -147,7 +147,7 @@ def test_a_time_limit_stops_and_saves(tmp_path, monkeypatch):
     def read_clock() -> float:
         return time.monotonic() + (60 if spool.exists() and b'"event":"metrics"' in spool.read_bytes() else 0)
 
-    monkeypatch.setattr(stop, "time", SimpleNamespace(monotonic=read_clock))
+    monkeypatch.setattr(stop, "time", SimpleNamespace(monotonic=read_clock, time=time.time))
     spec = make_spec(tmp_path, training__max_steps=100_000, limits={"minutes": 1})
     ensure_cold_start()
     assert train.run_training(spec, tmp_path) == train.STOPPED
