@@ -262,7 +262,7 @@ def summarize(options: argparse.Namespace, viewers: list[Viewer], pages: dict[st
     received = describe_delays([delay for viewer in viewers for delay in viewer.delays])
     painted = describe_delays(pages["chart"])
     gaps = sum(viewer.missing[0] for viewer in viewers) + pages["gaps"]
-    doubles = sum(viewer.missing[1] for viewer in viewers) + pages["doubles"]
+    doubles = sum(viewer.missing[1] + viewer.repeated for viewer in viewers) + pages["doubles"]
     complete = not gaps and not doubles and not pages["errors"]
     soon = all(figures.get("p95", 0) <= BOUND_MS for figures in (received, painted))
     return {

@@ -65,7 +65,7 @@ class Viewer:
     series: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     cursor: int = 0
     rollouts: int = 0
-    doubled: int = 0
+    repeated: int = 0  # points that were sent though they were there; the page puts them in the place of the old ones
     connects: int = 0
     resets: int = 0
     delays: list[float] = field(default_factory=list)
@@ -142,23 +142,23 @@ class Viewer:
         for name, points in delta["points"].items():
             held = self.series[name]
             for step, value in points:
-                self.doubled += step in held
+                self.repeated += step in held
                 held[step] = value
 
     def find_missing(self, wanted: dict[str, dict[int, float]], rollouts: int) -> tuple[int, int]:
-        """(points and rollouts that are not there, those that should not be there or are there twice), by what the database holds."""
+        """(points and rollouts that are not there, those that should not be there), by what the database holds."""
         gaps = doubles = 0
         for name in wanted.keys() | self.series.keys():
             want, have = wanted.get(name, {}), self.series.get(name, {})
             gaps += sum(have.get(step) != value for step, value in want.items())
             doubles += len(have.keys() - want.keys())
-        return gaps + max(0, rollouts - self.rollouts), doubles + self.doubled + max(0, self.rollouts - rollouts)
+        return gaps + max(0, rollouts - self.rollouts), doubles + max(0, self.rollouts - rollouts)
 
     def describe(self) -> str:
         """Where it stands, for whoever looks for the reason of a gap."""
         steps = sorted(next(iter(self.series.values()), {}))
         seen = f"cursor {self.cursor}, steps {steps}, {self.rollouts} rollouts"
-        return f"{seen}; {self.connects} connections, {self.resets} resets, comes and goes: {self.comes_and_goes}"
+        return f"{seen}; {self.connects} connections, {self.resets} resets, {self.repeated} points repeated, comes and goes: {self.comes_and_goes}"
 
 
 # In the page: the newest step of what is shown, and when the frame with it had been painted (a message posted in a frame is read after its paint).

@@ -15,12 +15,14 @@ into a Parquet file a step, and tables of them to Trackio and W&B; none of the f
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ BLOCK = 10  # steps a turn
 WARM_UP = 10  # first steps, not counted
 CLOCKS = ("seconds", "processor_seconds")
 COMPARED = ("loss", "reward", "entropy", "grad_norm")
+ROUNDING = 1e-5  # of the largest value: several processes add in an order that their timing decides
 TARGET = 1.02  # of bare TRL, at most
 PEERS = ("tensorboard", "trackio", "mlflow", "wandb")
 
@@ -45,10 +48,11 @@ def main() -> int:
     sides = ("bare", "ours", *(PEERS if options.peers else ()))
     with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
         prepare(options.steps)
-        results = take_turns(sides, options.steps, Path(scratch))
-    report = compare(results, options.steps)
+        results = take_turns(sides, options.steps, options.ranks, Path(scratch))
+    report = compare(results, options)
     for name, same in report["equal_by_name"].items():
-        print(f"{name:10} {'equal in every step' if same else 'DIFFERS'}")
+        apart = report["largest_difference"][name]
+        print(f"{name:10} {'equal in every step' if same else f'differs by up to {apart:.1e} of its largest value'}")
     for side in sides:
         ratio, processor = report["ratio_of"][side], report["processor_ratio_of"][side]
         print(f"{side:12} {report['ms'][side]:8.1f} ms a step, {ratio:.3f} of bare TRL, processor time {processor:.3f}")
@@ -60,18 +64,21 @@ def main() -> int:
     return 0 if report["ok"] else 1
 
 
-def compare(results: dict[str, dict[str, Any]], steps: int) -> dict[str, Any]:
+def compare(results: dict[str, dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
     """Every figure, by side where there is one for each."""
     bare, ours = results["bare"], results["ours"]
     equal = {name: bare["values"][name] == ours["values"][name] for name in COMPARED}
+    apart = {name: find_largest_difference(bare["values"][name], ours["values"][name]) for name in COMPARED}
+    same = all(equal.values()) or (options.ranks > 1 and max(apart.values()) <= ROUNDING)
     ratio, processor = ({side: pair_blocks(result[clock], bare[clock]) for side, result in results.items()} for clock in CLOCKS)
     ms = {side: round(1000 * statistics.median(result["seconds"][WARM_UP:]), 1) for side, result in results.items()}
     below = {side: ratio["ours"] < ratio[side] for side in results if side in PEERS}
     return {
         "ratio": ratio["ours"],
         "ratio_bound": TARGET,
-        "equal": all(equal.values()),
+        "equal": same,
         "equal_by_name": equal,
+        "largest_difference": apart,
         "processor_ratio": processor["ours"],
         "bare_ms": ms["bare"],
         "ours_ms": ms["ours"],
@@ -79,11 +86,18 @@ def compare(results: dict[str, dict[str, Any]], steps: int) -> dict[str, Any]:
         "ratio_of": ratio,
         "processor_ratio_of": processor,
         "ours_below": below,
-        "steps": steps,
+        "steps": options.steps,
+        "ranks": options.ranks,
         "rollouts": ours["rollouts"],
         "spool_bytes": ours["spool_bytes"],
-        "ok": all(equal.values()) and ratio["ours"] <= TARGET and all(below.values()),
+        "ok": same and ratio["ours"] <= TARGET and all(below.values()),
     }
+
+
+def find_largest_difference(bare: list[float], ours: list[float]) -> float:
+    """Of any step, in units of the largest value of bare TRL."""
+    largest = max(map(abs, bare))
+    return max(abs(one - other) for one, other in zip(bare, ours, strict=True)) / largest
 
 
 def pair_blocks(own: list[float], bare: list[float]) -> float:
@@ -95,6 +109,7 @@ def pair_blocks(own: list[float], bare: list[float]) -> float:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=120, help="steps of each side (default 120)")
+    parser.add_argument("--ranks", type=int, default=1, help="processes that train together, on each side (default 1)")
     parser.add_argument("--peers", action="store_true", help="TRL that reports to other trackers takes turns too")
     parser.add_argument("--json", action="store_true", help="print a JSON object as the last line")
     parser.add_argument("--worker", choices=["bare", "ours", *PEERS], help=argparse.SUPPRESS)
@@ -104,12 +119,13 @@ def arguments() -> argparse.Namespace:
 
 def prepare(steps: int) -> None:
     """Cold-starts the policy once, before two processes want it."""
-    with tempfile.TemporaryDirectory() as folder:
-        attempt_in(Path(folder), steps)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+        attempt_in(Path(folder), steps, opened)
 
 
-def take_turns(sides: Sequence[str], steps: int, scratch: Path) -> dict[str, dict[str, Any]]:
-    workers = {side: start(side, steps, scratch / side) for side in sides}
+def take_turns(sides: Sequence[str], steps: int, count: int, scratch: Path) -> dict[str, dict[str, Any]]:
+    teams = {side: start_ranks(side, steps, count, scratch / side) for side in sides}
+    workers = {side: team[0] for side, team in teams.items()}
     for worker in workers.values():
         expect(worker, "ready")
     for turn in range(steps // BLOCK):
@@ -122,15 +138,27 @@ def take_turns(sides: Sequence[str], steps: int, scratch: Path) -> dict[str, dic
     for side, worker in workers.items():
         assert worker.stdout is not None
         results[side] = json.loads(worker.stdout.readline())
-        worker.wait()
+        for process in teams[side]:
+            process.wait()
     return results
 
 
-def start(side: str, steps: int, folder: Path) -> "subprocess.Popen[str]":
+def start_ranks(side: str, steps: int, count: int, folder: Path) -> list["subprocess.Popen[str]"]:
+    """The processes of one side; the first is told when it has its turn, and reports."""
     python = find_peer_python(side) if side in PEERS else sys.executable
     command = [str(python), __file__, "--worker", side, "--steps", str(steps), "--folder", str(folder)]
-    environment = {**os.environ, **OFFLINE, **places_of(folder)} if side in PEERS else None
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+    environment = {**os.environ, **(OFFLINE | places_of(folder) if side in PEERS else {})}
+    if count > 1:
+        environment |= {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port())}
+    ends = [subprocess.PIPE, *[subprocess.DEVNULL] * (count - 1)]
+    places = [environment if count == 1 else environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+    return [subprocess.Popen(command, stdin=end, stdout=end, text=True, cwd=ROOT, env=place) for end, place in zip(ends, places, strict=True)]
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def places_of(folder: Path) -> dict[str, str]:
@@ -152,16 +180,15 @@ def expect(worker: "subprocess.Popen[str]", word: str) -> None:
         raise SystemExit(f"a worker said {line!r} where {word!r} was due; its error is above")
 
 
-def attempt_in(folder: Path, steps: int) -> Any:
-    """An attempt of ours at the recipe's GRPO, ready to train."""
+def attempt_in(folder: Path, steps: int, opened: ExitStack) -> Any:
+    """An attempt of ours at the recipe's GRPO, ready to train; ``opened`` closes its spool."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    from trainers.attempt import cold_start, train
+    from trainers.attempt import cold_start, ranks, train
     from trainers.attempt.context import Attempt
-    from trainers.attempt.report import Reporter
+    from trainers.attempt.rank_processes import open_reporter
     from trainers.attempt.stop import StopRequest
     from trainers.contract.hyperparameters import GRPO
     from trainers.contract.spec import Evaluation, Limits, RunSpec, TaskChoice
-    from trainers.contract.spool import SPOOL, SpoolWriter
     from trainers.policies import loading as policies
 
     spec = RunSpec(
@@ -173,25 +200,33 @@ def attempt_in(folder: Path, steps: int) -> Any:
         output=str(folder),
     )
     train.set_up()
+    ranks.join(on_cpu=True)
+    folder.mkdir(parents=True, exist_ok=True)
     task, stop = train.find_task(spec), StopRequest(folder, None)
-    reporter = Reporter(SpoolWriter(folder / SPOOL), 1)
+    reporter = opened.enter_context(open_reporter(folder, 1))
     weights = cold_start.ensure_cold_start_policy(task, spec.task.difficulty, reporter, stop)
     return Attempt(spec, folder, task, policies.load_policy(weights, spec), reporter, stop)
 
 
 def work(options: argparse.Namespace) -> None:
-    """One side: trains block by block when told to, then prints step times and what it computed."""
+    """One process of a side: trains block by block when told to, then prints step times and what it computed."""
+    from trainers.attempt import ranks
+
     talk = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not get between
-    attempt = attempt_in(options.folder, options.steps)
-    examples = attempt.task.examples("train", attempt.spec.training.prompts, 0, attempt.spec.task.difficulty)
-    reports_to = options.worker if options.worker in PEERS else ""
-    trainer, pace = our_trainer(attempt, examples) if options.worker == "ours" else bare_trainer(attempt, examples, reports_to), turns(talk)
-    trainer.add_callback(pace)
-    say(talk, "ready")
-    trainer.train()
-    attempt.reporter.writer.close()
-    say(talk, json.dumps({"seconds": pace.seconds, "processor_seconds": pace.processor_seconds, **computed(options, trainer)}))
+    with ExitStack() as opened:
+        attempt = attempt_in(options.folder, options.steps, opened)
+        examples = attempt.task.examples("train", attempt.spec.training.prompts, 0, attempt.spec.task.difficulty)
+        reports_to = options.worker if options.worker in PEERS else ""
+        trainer = our_trainer(attempt, examples) if options.worker == "ours" else bare_trainer(attempt, examples, reports_to)
+        pace = turns(talk)
+        if ranks.is_first():
+            trainer.add_callback(pace)
+            say(talk, "ready")
+        trainer.train()
+    if ranks.is_first():
+        say(talk, json.dumps({"seconds": pace.seconds, "processor_seconds": pace.processor_seconds, **computed(options, trainer)}))
+    ranks.leave()
 
 
 def say(talk: Any, line: str) -> None:

@@ -116,7 +116,11 @@ def check_answers(record: Record, faults: list[tuple[str, float, float]], patien
 
 
 def check_viewers(record: Record) -> list[str]:
-    """What each viewer saw of a run that has finished, and what it should have seen."""
+    """What each viewer saw of a run that has finished, and what it should have seen.
+
+    A point may be sent again, with the value it had: what PostgreSQL confirmed shortly before it was stopped hard it may have lost (batches are
+    committed without waiting for the disk), and pages have it already when it is read from the spool once more.
+    """
     return [
         f"a viewer of run {run} has {gaps} gaps and {doubles} doubles; {viewer.describe()}"
         for run, viewer, (gaps, doubles) in record.viewers
