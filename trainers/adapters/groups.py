@@ -165,11 +165,11 @@ class GroupAdapter(RewardedAdapter):
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]) -> Tensor:
         scores: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (B, F), of all processes
-        texts = ranks.all_of_list([completion[-1]["content"] for completion in completions])
-        ids = ranks.all_of_list(completion_ids_list)
-        self.all_rows = ranks.all_of_list(self.rows)  # a rollout method may have asked something else in a row
+        texts = [completion[-1]["content"] for completion in completions]
+        texts, ids, rows, *values = ranks.all_of_columns(texts, completion_ids_list, self.rows, *self.scores.values())
+        self.all_rows = rows  # a rollout method may have asked something else in a row
         examples = [self.examples[row["example"]] for row in self.all_rows]
-        columns = {name: ranks.all_of_list(values) for name, values in self.scores.items()}
+        columns = dict(zip(self.scores, values, strict=True))
         self.batch = GenerationBatch(examples, self.scoring.prompts_of(self.all_rows), texts, ids, columns)
         self.batch.masks_cut_off = self.mask_truncated_completions
         self.component_scores = scores

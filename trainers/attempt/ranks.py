@@ -86,6 +86,13 @@ def all_of_list(items: Sequence[Any]) -> list[Any]:
     return list(gather_object(list(items))) if is_joined() else list(items)
 
 
+def all_of_columns(*columns: Sequence[Any]) -> list[list[Any]]:
+    """Columns over the rows of this process -> over those of all processes, in one exchange: each costs some milliseconds, whatever it holds."""
+    if not is_joined():
+        return [list(column) for column in columns]
+    return [list(column) for column in zip(*all_of_list(list(zip(*columns, strict=True))), strict=True)]
+
+
 def all_of_tensor(values: Tensor) -> Tensor:
     """(B, ...) of each process, of the same shape, -> (N B, ...), without gradients."""
     if not is_joined():
