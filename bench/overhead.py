@@ -35,7 +35,7 @@ BLOCK = 10  # steps a turn
 WARM_UP = 10  # first steps, not counted
 CLOCKS = ("seconds", "processor_seconds")
 COMPARED = ("loss", "reward", "entropy", "grad_norm")
-ROUNDING = 1e-5  # of the largest value: several processes add in an order that their timing decides
+ROUNDING = 1e-3  # of the largest value: several processes add in an order that their timing decides, and a hundred steps build on it
 TARGET = 1.02  # of bare TRL, at most
 PEERS = ("tensorboard", "trackio", "mlflow", "wandb")
 

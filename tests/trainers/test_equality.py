@@ -316,7 +316,7 @@ def test_gkd(tmp_path, monkeypatch, on_policy, divergence, sequence_level):
         "beta": divergence,
         "seq_kd": sequence_level,
     }
-    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
+    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy", attempt.policy.tokenizer)
     theirs = trained(
         GKDTrainer(
             model=attempt.policy.model,
@@ -366,7 +366,7 @@ def test_sft(tmp_path, monkeypatch, method):
     spec = make_spec(tmp_path, "sft", training__gradient_accumulation_steps=2)
     made = ours(spec, tmp_path, monkeypatch, method() if method else None)
     attempt = attempt_in(tmp_path / "trl", spec)
-    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy")
+    rows = build_demonstrations(attempt.task, spec.training.demonstrations, spec.seed, "easy", attempt.policy.tokenizer)
     settings = build_common_arguments(attempt) | {"max_length": spec.training.max_length, "packing": False, "completion_only_loss": True}
     model, tokenizer = attempt.policy.model, attempt.policy.tokenizer
     theirs = trained(SFTTrainer(model=model, processing_class=tokenizer, args=SFTConfig(**settings), train_dataset=Dataset.from_list(rows)))

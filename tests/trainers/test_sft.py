@@ -42,7 +42,7 @@ def test_it_learns_from_demonstrations_as_trls_own_trainer(tmp_path):
         model=policy.model,
         processing_class=policy.tokenizer,
         args=SFTConfig(**build_common_arguments(attempt), max_length=spec.training.max_length, completion_only_loss=True),
-        train_dataset=Dataset.from_list(build_demonstrations(attempt.task, 64, 0, "easy")),
+        train_dataset=Dataset.from_list(build_demonstrations(attempt.task, 64, 0, "easy", attempt.policy.tokenizer)),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

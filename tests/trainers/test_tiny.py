@@ -23,7 +23,7 @@ def tokenizer(folder):
 
 
 def test_it_is_the_same_wherever_it_is_built(folder, tmp_path):
-    tiny.build_tiny_policy(tmp_path, tiny.build_tokenizer_corpus())
+    tiny.build_tiny_policy(tmp_path, tiny.build_core_family())
     names = [path.name for path in folder.iterdir()]
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= set(names)
     assert filecmp.cmpfiles(folder, tmp_path, names, shallow=False)[0] == names

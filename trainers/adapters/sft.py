@@ -16,13 +16,17 @@ from trainers.adapters.tables import ROW, table_of
 from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
+from trainers.contract.events import Message
 from trainers.contract.hyperparameters import SFT
 from trainers.maths.reduce import masked_mean
 from trainers.methods.batch import TokenBatch
 from trainers.methods.stack import Stack
 from trainers.policies.loading import build_lora_config
-from trainers.policies.sampling import as_rows
+from trainers.policies.sampling import as_rows, chat_ids
 from trainers.tasks.base import Task
+from trainers.worlds.base import Said, World
+
+TOKENIZED = ("input_ids", "completion_mask")
 
 
 class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
@@ -30,7 +34,7 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
     _signature_columns: list[str]
 
     def __init__(self, attempt: Attempt, rows: Sequence[dict[str, Any]], heldout: HeldOut | None, stack: Stack) -> None:
-        """``rows``: prompt and completion, each a list of messages; more columns are for methods."""
+        """``rows``: prompt and completion, each a list of messages, or both as ``TOKENIZED``; more columns are for methods."""
         training = attempt.spec.training
         assert isinstance(training, SFT)
         self.rows = list(rows)
@@ -40,7 +44,7 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,
             args=SFTConfig(**build_common_arguments(attempt) | settings | stack.base.arguments()),
-            train_dataset=table_of(rows, ("prompt", "completion"), numbered=True),
+            train_dataset=table_of(rows, TOKENIZED if rows and TOKENIZED[0] in rows[0] else ("prompt", "completion"), numbered=True),
             callbacks=[between],
             peft_config=build_lora_config(attempt.spec.lora) if attempt.spec.lora else None,
         )
@@ -89,13 +93,30 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
         )
 
 
-def build_demonstrations(task: Task, count: int, seed: int, difficulty: str) -> list[dict[str, Any]]:
-    """Rows of the task's demonstrations, of the quality the task says they have."""
+def build_demonstrations(task: Task, count: int, seed: int, difficulty: str, tokenizer: Any) -> list[dict[str, Any]]:
+    """Rows of the task's demonstrations, of the quality the task says they have. Those of a world are tokenized by turns."""
     rng = random.Random(seed)
+    examples = task.draw_demonstrations(count, seed, difficulty)
+    if isinstance(task, World):
+        return [tokenize_turns(example.prompt, task.turns(example, rng), tokenizer) for example in examples]
     return [
         {
             "prompt": as_rows(example.prompt),
             "completion": [{"role": "assistant", "content": task.demonstration(example, rng)}],
         }
-        for example in task.draw_demonstrations(count, seed, difficulty)
+        for example in examples
     ]
+
+
+def tokenize_turns(prompt: Sequence[Message], said: Sequence[Said], tokenizer: Any) -> dict[str, Any]:
+    """The pieces of an episode encoded one by one, as they are while it is sampled. What the world says is context, not in the loss: else the policy
+    would learn to write its results itself.
+    """
+    ids = list(chat_ids(tokenizer, [prompt])[0])
+    mask = [0] * len(ids)
+    for piece in said:
+        more = tokenizer.encode(piece.text, add_special_tokens=False)
+        ids += more
+        mask += [int(piece.seat != "")] * len(more)
+    completion = [{"role": "assistant", "content": "".join(piece.text for piece in said)}]
+    return {"prompt": as_rows(prompt), "completion": completion, "input_ids": [*ids, tokenizer.eos_token_id], "completion_mask": [*mask, 1]}

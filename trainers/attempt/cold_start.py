@@ -57,7 +57,7 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         spec = RunSpec(
             recipe="cold-start",
             policy=FolderPolicy(path=str(start)),
-            task=TaskChoice(name=task.name, difficulty=difficulty),
+            task=TaskChoice(name=task.name, difficulty=difficulty, options=task.options),
             training=how,
             evaluation=Evaluation(prompts=0),
             limits=Limits(save_every=how.max_steps + 1),
@@ -66,7 +66,8 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         )
         attempt = Attempt(spec, folder / "work", task, policies.load_policy(start, spec), OnlyProgress(reporter, how.max_steps), stop)
         with reporter.busy(COLD_START):
-            trainer = SFTAdapter(attempt, build_demonstrations(task, how.demonstrations, 0, difficulty), None, stacks.of_attempt(attempt))
+            rows = build_demonstrations(task, how.demonstrations, 0, difficulty, attempt.policy.tokenizer)
+            trainer = SFTAdapter(attempt, rows, None, stacks.of_attempt(attempt))
         trainer.train()
         if trainer.state.global_step < how.max_steps:
             raise Stopped(stop.why)

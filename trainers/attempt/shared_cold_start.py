@@ -23,7 +23,7 @@ def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
     def copy_final(start: Path, folder: Path) -> None:
         shutil.copytree(final, folder, dirs_exist_ok=True)
 
-    task = registry.get_task(spec.task.name)
+    task = registry.load_chosen_task(spec.task)
     try:
         tiny.cached_cold_start(task, spec.task.difficulty, copy_final, build_cold_start_config().model_dump())
     except OSError as error:  # the run itself is well

@@ -38,5 +38,5 @@ def resolve_teacher_folder(attempt: Attempt) -> Path:
     if not isinstance(spec.teacher, TinyPolicy):
         return policies.find_policy_folder(spec.teacher)
     if not spec.teacher.cold_start:
-        return tiny.ensure_untrained_policy()
+        return tiny.ensure_untrained_policy(attempt.task)
     return cold_start.ensure_cold_start_policy(attempt.task, spec.task.difficulty, attempt.reporter, attempt.stop)

@@ -229,7 +229,7 @@ def set_up() -> None:
 
 def find_task(spec: RunSpec) -> Any:
     try:
-        task = registry.load_chosen_task(spec.task)
+        task = registry.load_chosen_task(spec.task, spec.seed)
     except registry.UnknownTask as error:
         raise policies.make_policy_error(spec.task.name, str(error), "", "task.name") from None
     if spec.task.difficulty not in task.difficulties:
@@ -263,7 +263,7 @@ def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Repo
             return resume  # it holds all the weights, and nobody asks for those the run began with
     if not spec.policy.cold_start:
         with reporter.busy("loading"):
-            return tiny.ensure_untrained_policy()
+            return tiny.ensure_untrained_policy(task)
     return cold_start.ensure_cold_start_policy(task, spec.task.difficulty, reporter, stop)
 
 
@@ -308,7 +308,7 @@ def read_data(attempt: Attempt) -> list[Any]:
             return pairs.with_noise(rows, training.label_noise, spec.seed)
         return datasets.examples_from_rows(rows) if isinstance(training, Rollouts) else rows
     if isinstance(training, Demonstrated):
-        return build_demonstrations(task, training.demonstrations, spec.seed, difficulty)
+        return build_demonstrations(task, training.demonstrations, spec.seed, difficulty, attempt.policy.tokenizer)
     if isinstance(training, Preferences):
         found = pairs.with_noise(ranks.done_by_first(lambda: pairs.sample_pairs(attempt)), training.label_noise, spec.seed)
         return [row for pair in found for row in pairs.kto_rows_from_pair(pair)] if isinstance(training, KTO) else found

@@ -142,7 +142,7 @@ def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context
 def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
     """The task, when it exists and has the difficulty and reward functions the spec names."""
     try:
-        task = load_chosen_task(spec.task)
+        task = load_chosen_task(spec.task, spec.seed)
     except UnknownTask as error:
         message, _, fix = str(error).partition(": ")
         report.refuse("task.name", spec.task.name, message, fix)

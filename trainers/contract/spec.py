@@ -90,6 +90,7 @@ class TaskChoice(Strict):
     file: TaskFile | None = None
     difficulty: str = param("easy", "One of the task's difficulty settings.", title="Difficulty")
     rewards: dict[str, float] = param({}, "Weights of the reward functions; functions not listed keep the task's weight.", title="Rewards")
+    options: dict[str, Any] = param({}, "Options of a world, by name; those left out keep its defaults.", title="Options", advanced=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -229,7 +229,7 @@ class BranchSession(PrefixSession):
 def find_task(spec: RunSpec) -> Any:
     """Raises SpecError for a task that is not installed here."""
     try:
-        return compose_task(registry.load_chosen_task(spec.task), spec)
+        return compose_task(registry.load_chosen_task(spec.task, spec.seed), spec)
     except registry.UnknownTask as error:
         raise SpecError([Problem("task.name", spec.task.name, str(error), "install it where this runs")]) from None
 

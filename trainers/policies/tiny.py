@@ -1,5 +1,6 @@
-"""The built-in policy: half a million parameters and one tokenizer for all built-in tasks, built where it is first needed and cached.
+"""The built-in policy: half a million parameters and a tokenizer for a family of tasks, built where it is first needed and cached.
 
+Built-in tasks are one family, each world of ``trainers/worlds`` is one of its own, so that a further world changes no policy of another.
 ``LAB_CACHE`` names the cache (``~/.cache/policy-lab``). A cached policy is named after a hash of everything it is made from, is written under
 another name first, and is built by one process at a time.
 """
@@ -11,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,19 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from trainers.tasks.base import Task
+from trainers.tasks.base import CORE, Task
 from trainers.tasks.registry import BUILT_IN
+from trainers.worlds.base import World
+
+
+def write_tags(names: Sequence[str]) -> list[str]:
+    return [f"<{slash}{name}>" for name in names for slash in ("", "/")]
+
 
 CONTEXT = 256  # tokens
 VOCABULARY = 1024  # at most; the tasks' words need fewer
-CORPUS = 1500  # examples of each task and difficulty that the tokenizer is made from
+CORPUS = 1500  # examples of each built-in task and difficulty that the tokenizer is made from
+WORLD_CORPUS = 500  # of a world
 SHAPE = {
     "hidden_size": 128,
     "num_hidden_layers": 2,
@@ -36,7 +45,7 @@ SHAPE = {
     "initializer_range": 0.04,
 }
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
-TAGS = [f"<{slash}{name}>" for name in ("think", "answer", "search", "information") for slash in ("", "/")]
+TAGS = write_tags(Task.tags)
 TEMPLATE = (
     "{%- for message in messages %}{{- '<|im_start|>' + message['role'] + '\\n' }}"
     "{%- if message['role'] == 'assistant' %}{% generation %}{{- message['content'] + '<|im_end|>' }}{% endgeneration %}"
@@ -50,27 +59,60 @@ def get_cache_root() -> Path:
     return Path(os.environ.get("LAB_CACHE") or Path.home() / ".cache" / "policy-lab").expanduser()
 
 
+@dataclass(frozen=True)
+class Family:
+    """Tasks that share a vocabulary. ``texts``: what they ask and how it is answered, all difficulties, the same everywhere."""
+
+    name: str
+    tags: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @property
+    def policy_name(self) -> str:
+        """Another one whenever anything that the policy is made from is another."""
+        return f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, list(self.tags), TEMPLATE, self.texts])}"
+
+
+@cache
+def build_core_family() -> Family:
+    return Family(CORE, tuple(TAGS), build_tokenizer_corpus())
+
+
+@cache
+def build_world_family(kind: type[World]) -> Family:
+    """Of the world as it is without options: with them it has the same words, and the same policy to begin with."""
+    world = kind()
+    return Family(world.family, tuple(write_tags(world.tags)), tuple(write_corpus([world], WORLD_CORPUS)))
+
+
+def find_family(task: Task | None) -> Family:
+    """None: of no task in particular."""
+    return build_world_family(type(task)) if isinstance(task, World) else build_core_family()
+
+
 @cache
 def build_tokenizer_corpus() -> tuple[str, ...]:
-    """What the built-in tasks ask and how it is answered, all difficulties, the same everywhere."""
-    texts = []
-    for kind in BUILT_IN:
-        task = kind()
+    """Of the built-in tasks."""
+    return tuple(write_corpus([kind() for kind in BUILT_IN], CORPUS))
+
+
+def write_corpus(tasks: Sequence[Task], count: int) -> Iterator[str]:
+    for task in tasks:
         for difficulty in task.difficulties:
-            for example in task.examples("train", CORPUS, 0, difficulty):
-                texts.append("\n".join([*(message.content for message in example.prompt), task.gold(example)]))
-    return (*texts, *(f"{role}\n" for role in ("system", "user", "assistant", "tool")))
+            for example in task.examples("train", count, 0, difficulty):
+                yield "\n".join([*(message.content for message in example.prompt), task.gold(example)])
+    yield from (f"{role}\n" for role in ("system", "user", "assistant", "tool"))
 
 
-def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
+def build_tokenizer(texts: Sequence[str], tags: Sequence[str] = TAGS) -> PreTrainedTokenizerFast:
     """Byte-level BPE with single digits. Tags are ordinary tokens: as special ones, TRL would strip them before the rewards see them."""
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     # Tags are cut out of the training text, so that no merge spans their brackets.
-    tags = [pre_tokenizers.Split(tag, "removed") for tag in TAGS]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*tags, pre_tokenizers.Digits(individual_digits=True), byte_level])
+    cuts = [pre_tokenizers.Split(tag, "removed") for tag in tags]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, pre_tokenizers.Digits(individual_digits=True), byte_level])
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(TAGS),
+        vocab_size=VOCABULARY - len(tags),
         min_frequency=20,
         special_tokens=[PAD, START, END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -79,7 +121,7 @@ def build_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in TAGS])
+    tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in tags])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -105,26 +147,26 @@ def build_model(tokenizer: Any) -> LlamaForCausalLM:
     return model
 
 
-def build_tiny_policy(folder: Path, texts: Sequence[str]) -> None:
-    tokenizer = build_tokenizer(texts)
+def build_tiny_policy(folder: Path, family: Family) -> None:
+    tokenizer = build_tokenizer(family.texts, family.tags)
     build_model(tokenizer).save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
 
 
-def ensure_untrained_policy() -> Path:
-    """Folder of the policy with random weights."""
-    return ensure_cached_folder(name_untrained_policy(), lambda folder: build_tiny_policy(folder, build_tokenizer_corpus()))
+def ensure_untrained_policy(task: Task | None = None) -> Path:
+    """Folder of the policy with random weights that a run on ``task`` begins with."""
+    family = find_family(task)
+    return ensure_cached_folder(family.policy_name, lambda folder: build_tiny_policy(folder, family))
 
 
-@cache
 def name_untrained_policy() -> str:
-    """Another one whenever anything that the policy is made from is another."""
-    return f"tiny-{hash_json_value([RECIPE, SHAPE, VOCABULARY, TAGS, TEMPLATE, build_tokenizer_corpus()])}"
+    """Of the built-in tasks."""
+    return build_core_family().policy_name
 
 
 def cached_cold_start(task: Task, difficulty: str, train: Callable[[Path, Path], None], made_from: Any) -> Path:
     """Folder of the policy after a cold start on ``task``. ``train`` writes it, given the untrained policy and where; ``made_from``: how."""
-    start = ensure_untrained_policy()
+    start = ensure_untrained_policy(task)
     name = f"cold-{task.cache_key}-{difficulty}-{hash_json_value([start.name, task.cache_key, difficulty, made_from])}"
     return ensure_cached_folder(name, lambda folder: train(start, folder))
 

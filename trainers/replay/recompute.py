@@ -89,7 +89,7 @@ def prepare_recipe(data: dict[str, Any]) -> StoredRecipe:
     if not isinstance(spec.training, GRPO):
         raise SpecError([Problem("training.trainer", spec.training.trainer, "only GRPO's advantages can be replayed", "choose a GRPO run")])
     try:
-        task = compose_task(registry.load_chosen_task(spec.task), spec)
+        task = compose_task(registry.load_chosen_task(spec.task, spec.seed), spec)
     except registry.UnknownTask as error:
         raise SpecError([Problem("task.name", spec.task.name, str(error), "install it where this runs")]) from None
     stack = stacks.build_stack(spec)

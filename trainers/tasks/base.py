@@ -21,6 +21,7 @@ Split = Literal["train", "heldout", "pairs"]
 
 BUCKETS = 8  # examples are spread over these by their hash: one is held out, one is for preference pairs, the others are for training
 BUCKETS_OF: dict[Split, frozenset[int]] = {"heldout": frozenset({0}), "pairs": frozenset({1}), "train": frozenset(range(2, BUCKETS))}
+CORE = "core"  # the family of the tasks that came first, and of every task without one of its own
 FRESH_TRIES = 20  # how often a repeated example is drawn again before it is taken: a small task may have fewer examples than were asked for
 
 
@@ -56,12 +57,15 @@ class Task:
     summary: str
     difficulties: dict[str, str]  # name -> what it means; the first is the default
     rewards: dict[str, Reward]  # the first one is the task's accuracy; a run's own object has the spec's columns after them
+    options: Mapping[str, Any] = {}  # those that a launch chose, of a world
     shadows: tuple[RewardColumn, ...] = ()  # columns that are scored beside training
     available: Mapping[str, int] | None = None  # how many prompts there are, by split; None: as many as are wanted
     demonstrations: str  # what the cold start's demonstrations are like, said to the person who launches one
     stop: ClassVar[tuple[str, ...]] = ()  # a turn of the policy also ends after one of these
     max_turns: ClassVar[int] = 1
     max_turn_tokens: ClassVar[int] = 0  # longest single turn of the policy; 0 = as long as the completion may be
+    family: ClassVar[str] = CORE  # tasks of one family share the built-in policy's vocabulary
+    tags: ClassVar[tuple[str, ...]] = ("think", "answer", "search", "information")  # each a token of that vocabulary, opened and closed
 
     def example(self, rng: random.Random, difficulty: str) -> Example:
         """One example drawn with ``rng`` alone, from the same distribution for every split. A task with a fixed list overrides ``examples``."""

@@ -7,17 +7,24 @@ import logging
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
+from typing import Any
 
+from pydantic import ValidationError
+
+from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import TaskChoice
 from trainers.tasks.base import Task
 from trainers.tasks.calendar_days import CalendarDays
 from trainers.tasks.kb import Kb
 from trainers.tasks.mini_gsm import MiniGsm
+from trainers.worlds.base import World
+from trainers.worlds.search import Search
 
 log = logging.getLogger(__name__)
 
 GROUP = "policy_lab.tasks"
-BUILT_IN: tuple[type[Task], ...] = (MiniGsm, Kb, CalendarDays)
+BUILT_IN: tuple[type[Task], ...] = (MiniGsm, Kb, CalendarDays)  # one family: a further one would change every cached policy and measured effect
+WORLDS: tuple[type[World], ...] = (Search,)
 
 
 class UnknownTask(LookupError):
@@ -33,7 +40,7 @@ class Registry:
 @cache
 def load_task_registry() -> Registry:
     """All tasks, loaded once in a process."""
-    tasks: dict[str, Task] = {kind.name: kind() for kind in BUILT_IN}
+    tasks: dict[str, Task] = {kind.name: kind() for kind in (*BUILT_IN, *WORLDS)}
     broken: dict[str, str] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
@@ -82,13 +89,30 @@ def find_task_distribution(task: Task) -> Distribution | None:
     return None
 
 
-def load_chosen_task(choice: TaskChoice) -> Task:
-    """The task that a spec chooses: of the file that it names, else the one called so.
+def load_chosen_task(choice: TaskChoice, seed: int = 0) -> Task:
+    """The task that a spec chooses: of the file that it names, else the one called so; a world with its options, drawing by the run's ``seed``.
 
-    Raises UnknownTask, and SpecError for a file that is not the one the spec means.
+    Raises UnknownTask, and SpecError for a file that is not the one the spec means and for options that the task does not have.
     """
     if choice.file is None:
-        return get_task(choice.name)
+        return configure_task(get_task(choice.name), choice, seed)
     from trainers.tasks.file_task import load_file_task  # only who trains on a file needs the reward library
 
     return load_file_task(choice)
+
+
+def configure_task(task: Task, choice: TaskChoice, seed: int) -> Task:
+    if isinstance(task, World):
+        try:
+            return type(task)(choice.options, seed)
+        except ValidationError as error:
+            raise SpecError([name_wrong_option(task, problem) for problem in error.errors(include_url=False)]) from None
+    if choice.options:
+        raise SpecError([Problem("task.options", choice.options, f"{task.name} has no options", "leave them out, or choose a world")])
+    return task
+
+
+def name_wrong_option(task: World, problem: Any) -> Problem:
+    name = ".".join(map(str, problem["loc"]))
+    fix = f"{task.name} has {', '.join(task.Config.model_fields) or 'none'}"
+    return Problem(f"task.options.{name}", problem["input"], problem["msg"], fix)

@@ -8,19 +8,25 @@ In the form ``tags`` an episode is one assistant message: turns of the policy th
 therefore a ``Task`` as it is: ``respond`` and the reward functions replay the text from ``begin``.
 """
 
+import hashlib
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
+from pydantic import BaseModel, ConfigDict
+
 from trainers.contract.events import Message
-from trainers.tasks.base import Example, Reward, Task, digest_example
+from trainers.tasks import answers
+from trainers.tasks.base import BUCKETS, BUCKETS_OF, Example, Reward, Task, digest_example
 
 State = dict[str, Any]
 Form = Literal["tags", "chat"]
 
 POLICY = "policy"  # the seat that every world has
+THINK, END_THINK = "<think>", "</think>"
 MAX_TURN_CHARACTERS = 10_000  # what a seat writes beyond that is not read
 
 
@@ -92,13 +98,26 @@ class Replay:
     rest: str
 
 
+class NoOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
 class World(Task):
     """Subclass it in one file: the class variables of a ``Task``, its tools and the methods below. All are deterministic in their arguments."""
 
     seats: ClassVar[tuple[Seat, ...]] = (Seat(POLICY, "The policy that is trained."),)
     tools: ClassVar[tuple[Tool, ...]] = ()
     form: ClassVar[Form] = "tags"
-    seed = 0  # of the run: what a world draws while it is played differs between runs, not between the members of a group
+    Config: ClassVar[type[BaseModel]] = NoOptions  # strict and frozen: the options of a launch
+
+    def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
+        """``seed``: of the run. What a world draws while it is played differs between runs, not between the members of a group.
+
+        Raises pydantic's ValidationError for options that the world does not have.
+        """
+        self.options = options or {}
+        self.config = self.Config.model_validate(self.options)
+        self.seed = seed
 
     def begin(self, example: Example) -> State:
         """The state before the first turn, JSON all through."""
@@ -131,7 +150,30 @@ class World(Task):
         """The problem that a seat has written; None for text that is no valid one."""
         return None
 
+    def tell_turns(self, example: Example, turns: Sequence[str]) -> list[Said]:
+        """Turns of the policy with the world's answers between them."""
+        state, said = self.begin(example), list[Said]()
+        for number, text in enumerate(turns):
+            step = self.step(example, state, POLICY, text, self.draw_noise(example, number))
+            state = step.state
+            said += [Said(POLICY, text), *([Said("", step.text)] if step.text and not step.done else [])]
+        return said
+
     # What a Task is asked for.
+
+    @property
+    def family(self) -> str:  # type: ignore[override]
+        """A world has words of its own: adding one changes no cached policy of another."""
+        return self.name
+
+    @property
+    def tags(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("think", "answer", "information", *(tool.name for tool in self.tools if tool.name not in ("think", "answer", "information")))
+
+    @property
+    def cache_key(self) -> str:
+        chosen = self.config.model_dump(mode="json", exclude_defaults=True)
+        return f"{self.name}-{hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]}" if chosen else self.name
 
     @property
     def stop(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -150,17 +192,14 @@ class World(Task):
         return replay.turns[-1].step.text
 
     def draw_noise(self, example: Example, turn: int) -> random.Random:
-        """What the world draws in turn ``turn`` (from 0) of an example, the same for everybody who plays it in this run."""
-        return random.Random(f"{self.seed}/{digest_example(example).hex()}/{turn}")
+        """What the world draws in turn ``turn`` (from 0) of an example, the same for everybody who plays it in this run; held out, in every run."""
+        digest = digest_example(example)
+        seed = 0 if digest[0] % BUCKETS in BUCKETS_OF["heldout"] else self.seed
+        return random.Random(f"{seed}/{digest.hex()}/{turn}")
 
     def write_episode(self, example: Example, turns: Sequence[str]) -> str:
         """The text of an episode of one seat: each turn and what the world answers."""
-        state, pieces = self.begin(example), list[str]()
-        for number, text in enumerate(turns):
-            step = self.step(example, state, POLICY, text, self.draw_noise(example, number))
-            state = step.state
-            pieces += [text, "" if step.done else step.text]
-        return "".join(pieces)
+        return "".join(said.text for said in self.tell_turns(example, turns))
 
 
 def replay_episode(world: World, example: Example, text: str) -> Replay:
@@ -190,12 +229,25 @@ def split_turn(text: str, closing: Sequence[str]) -> tuple[str, str]:
 
 
 def parse_call(text: str, tools: Sequence[Tool]) -> tuple[str, str] | None:
-    """(tool, argument) of a turn that ends in a call; None unless it has exactly one, well formed. What comes before it is thought."""
+    """(tool, argument) of a turn that is one call, with a thought before it or none; None for any other text, tags of the world in it included."""
     for tool in tools:
         if text.endswith(tool.closing) and len(text) <= MAX_TURN_CHARACTERS:
             before, opened, argument = text[: -len(tool.closing)].rpartition(tool.opening)
-            return (tool.name, argument.strip()) if opened and "<" not in argument and tool.opening not in before else None
+            return (tool.name, argument.strip()) if opened and "<" not in argument and is_thought(before.strip()) else None
     return None
+
+
+def parse_answer(text: str) -> str | None:
+    """The final answer of a turn that is one, with a thought before it or none; None for any other text."""
+    before, opened, rest = text.strip().rpartition(answers.ANSWER)
+    answer, closed, after = rest.partition(answers.END_ANSWER)
+    whole = opened and closed and not after and "<" not in answer and len(text) <= MAX_TURN_CHARACTERS
+    return answer.strip() if whole and is_thought(before.strip()) else None
+
+
+def is_thought(text: str) -> bool:
+    """Whether it is empty, or one ``<think>`` block without tags in it."""
+    return not text or (text.startswith(THINK) and text.endswith(END_THINK) and "<" not in text[len(THINK) : -len(END_THINK)])
 
 
 @lru_cache(maxsize=4096)

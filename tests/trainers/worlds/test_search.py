@@ -1,0 +1,106 @@
+"""The world ``search``: what finds what, who gets a score for what, and that junk strikes everybody alike."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from trainers.tasks.base import Example
+from trainers.worlds.base import replay_episode
+from trainers.worlds.facts import Engine, Fact, Facts, Size, draw_facts
+from trainers.worlds.search import Search
+
+KIM, LEO, ROME = Fact("Eva", "friend", "Leo"), Fact("Leo", "friend", "Eva"), Fact("Leo", "city", "Rome")
+
+
+def make_example() -> Example:
+    """What is the city of the friend of Eva?"""
+    facts = [KIM, LEO, ROME, Fact("Eva", "city", "Oslo")]
+    data = {"facts": [[one.subject, one.relation, one.value] for one in facts], "evidence": [0, 2], "person": "Eva", "attribute": "city"}
+    return Example([], "Rome", data)
+
+
+def scores(world: Search, example: Example, text: str) -> dict[str, float | None]:
+    return {name: reward.function(text, example) for name, reward in world.rewards.items()}
+
+
+def test_bm25_finds_rare_words_first_and_breaks_ties_by_number() -> None:
+    engine = Engine(["a b", "a c", "a c", "d"])
+    assert engine.search("c a", 3) == [1, 2, 0]
+    assert engine.search("a", 2) == [0, 1]
+    assert engine.search("?", 2) == engine.search("", 2) == []
+
+
+def test_who_has_a_friend_is_not_who_is_one() -> None:
+    facts = Facts([LEO, KIM])
+    assert facts.engine.search("Eva's friend", 1) == [1]
+    assert facts.engine.search("Leo's friend", 1) == [0]
+
+
+def test_everybody_has_one_value_of_everything() -> None:
+    facts = Facts(draw_facts(random.Random(0), Size(6, 3, 3)))
+    assert len(facts.facts) == 36
+    assert all(len(facts.values(one.subject, one.relation)) == 1 for one in facts.facts)
+    with pytest.raises(LookupError, match="Mia has 0 of the relation shoe"):
+        facts.value("Mia", "shoe")
+
+
+def test_an_episode_by_hand() -> None:
+    world, example = Search(), make_example()
+    gold = (
+        "<search>Eva's friend</search><information>Eva's friend is Leo. Leo's friend is Eva.</information>"
+        "<search>Leo's city</search><information>Leo's city is Rome. Leo's friend is Eva.</information><answer>Rome</answer>"
+    )
+    assert world.gold(example) == gold
+    assert scores(world, example, gold) == {"correct": 1, "format": 1, "evidence": 1, "useful": 1}
+    assert scores(world, example, "<answer>Rome</answer>") == {"correct": 1, "format": 1, "evidence": 0, "useful": 0}
+    once = gold.partition("</information>")[0] + "</information><answer>Oslo</answer>"
+    assert scores(world, example, once) == {"correct": 0, "format": 1, "evidence": 0.5, "useful": 1}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda gold: gold.replace("city is Rome", "city is Oslo"),  # another result than the world's
+        lambda gold: gold.replace("<search>Leo", "<search>Leo</search><search>Leo"),  # a turn without its result
+        lambda gold: gold + "<answer>Rome</answer>",
+        lambda gold: gold.replace("<answer>Rome</answer>", "Rome"),
+        lambda gold: gold.replace("<answer>", "<answer><answer>"),
+        lambda gold: "<information>Eva's friend is Leo.</information>" + gold,
+    ],
+)
+def test_what_the_policy_made_up_earns_nothing(change: Callable[[str], str]) -> None:
+    world, example = Search(), make_example()
+    found = scores(world, example, change(world.gold(example)))
+    assert (found["correct"], found["format"]) == (0, 0)
+
+
+def test_junk_strikes_all_members_of_a_group_alike_and_held_out_in_every_run() -> None:
+    example = make_example()
+    query = "<search>Eva's friend</search>"
+    met = {seed: [Search({"junk": 0.5}, seed).respond(example, query) for _ in range(3)] for seed in range(40)}
+    assert all(len(set(answers)) == 1 for answers in met.values())
+    assert len({answers[0] for answers in met.values()}) > 1
+    for example in Search().examples("heldout", 5, 0, "easy"):
+        assert len({Search({"junk": 0.5}, seed).respond(example, query) for seed in range(20)}) == 1
+
+
+def test_junk_holds_no_evidence_and_the_expert_asks_again() -> None:
+    world = Search({"junk": 0.4, "hits": 1})
+    for example in world.examples("train", 60, 0, "medium"):
+        try:
+            gold = world.gold(example)
+        except LookupError:
+            continue
+        replay = replay_episode(world, example, gold)
+        assert scores(world, example, gold)["evidence"] == 1
+        for turn in replay.turns[:-1]:
+            assert not (turn.step.facts["junk"] and turn.step.facts["evidence"])
+            assert len(turn.step.facts["hits"]) == 1
+
+
+def test_the_last_turn_is_not_answered_by_the_world() -> None:
+    world, example = Search(), make_example()
+    text = world.gold(example).partition("<answer>")[0]
+    assert world.respond(example, text.rpartition("<information>")[0]) == "<information>Leo's city is Rome. Leo's friend is Eva.</information>"
+    assert world.respond(example, "<answer>Rome</answer>") is None

@@ -1,0 +1,163 @@
+"""Multi-hop questions over a small world that the policy sees through a search engine: a query finds sentences, some of them beside the point.
+
+``What is the city of the friend of Eva?`` wants ``<search>Eva's friend</search>``, gets ``<information>Eva's friend is Leo. Eva's boss is Max.
+</information>``, searches ``Leo's city`` and ends with ``<answer>Paris</answer>``. The shape of the episode is Search-R1's (arXiv 2503.09516); the
+hits that only look like evidence are what its successors are about (Search-R2, ReSeek, IGPO).
+"""
+
+import random
+from contextlib import suppress
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.contract.events import Message
+from trainers.tasks import answers
+from trainers.tasks.base import Example
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_answer, parse_call
+from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
+
+INFORMATION, END_INFORMATION = "<information>", "</information>"
+NOTHING = "nothing"
+HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
+SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
+
+
+class SearchConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hits: int = Field(2, ge=1, le=4, description="Sentences that a search finds; each takes some 8 tokens of the context.")
+    junk: float = Field(0.0, ge=0, le=1, description="Share of searches that find sentences beside the point only, whatever is asked; seeded.")
+
+
+class Search(World):
+    name = "search"
+    title = "Search with distractors"
+    summary = "Answer a chained question with a search engine over sentences: hits are noisy, and each search takes a turn."
+    Config = SearchConfig
+    config: SearchConfig
+    difficulties = {
+        "easy": "An attribute of a person or of somebody that a relation leads to; 6 people, 36 sentences.",
+        "medium": "Always one relation, then an attribute; 8 people, 48 sentences.",
+        "hard": "One or two relations, then an attribute; 12 people, 96 sentences.",
+    }
+    demonstrations = (
+        "Of mixed quality by design, so that reinforcement has strategies to choose between: 30 % follow every hop and are right,"
+        " 30 % skip the relations and look up the wrong person, 40 % answer without searching."
+    )
+    tools = (Tool("search", "Finds the sentences that fit the words between the tags best."),)
+    max_turns = 5
+    max_turn_tokens = 12
+
+    def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
+        super().__init__(options, seed)
+        self.rewards = make_rewards(
+            self,
+            {
+                "correct": ("1 when the episode ends with the right answer between the tags.", 1.0),
+                "format": ("1 when every turn is one search, and the last one an answer.", 0.0),
+                "evidence": ("Share of the sentences the answer needs that the searches found.", 0.0),
+                "useful": ("Share of the searches that found a sentence the answer needs and that no earlier one had found.", 0.0),
+            },
+        )
+
+    def example(self, rng: random.Random, difficulty: str) -> Example:
+        size = SIZES[difficulty]
+        facts = draw_facts(rng, size)
+        world = Facts(facts)
+        person, attribute = rng.choice(PEOPLE[: size.people]), rng.choice(list(ATTRIBUTES)[: size.attributes])
+        chain = [rng.choice(RELATIONS[: size.relations]) for _ in range(rng.randint(*HOPS[difficulty]))]
+        evidence, at = list[int](), person
+        for relation in (*chain, attribute):
+            evidence += world.numbers(at, relation)
+            at = world.value(at, relation)
+        question = f"What is the {attribute} of {''.join(f'the {relation} of ' for relation in reversed(chain))}{person}?"
+        data = {
+            "facts": [[fact.subject, fact.relation, fact.value] for fact in facts],
+            "evidence": evidence,
+            "person": person,
+            "attribute": attribute,
+        }
+        return Example([Message("user", question)], at, data)
+
+    def begin(self, example: Example) -> State:
+        return {"queries": [], "found": [], "useful": 0, "errors": 0, "answer": None}
+
+    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
+        if (call := parse_call(text, self.tools)) is not None:
+            return self.answer_query(example, state, call[1], rng)
+        answer = parse_answer(text)
+        if answer is None:
+            return Step({**state, "errors": state["errors"] + 1}, done=True, facts={"error": "neither one search nor one answer"})
+        return Step({**state, "answer": answer}, done=True, reward=float(answer == example.reference))
+
+    def answer_query(self, example: Example, state: State, query: str, rng: random.Random) -> Step:
+        world = read_facts(example)
+        evidence = set(example.data.get("evidence", ()))
+        is_junk = rng.random() < self.config.junk
+        beside = [number for number in range(len(world.facts)) if number not in evidence]
+        hits = rng.sample(beside, min(self.config.hits, len(beside))) if is_junk else world.engine.search(query, self.config.hits)
+        fresh = [number for number in hits if number in evidence and number not in state["found"]]
+        after = {
+            **state,
+            "queries": [*state["queries"], query[:100]],
+            "found": [*state["found"], *fresh],
+            "useful": state["useful"] + bool(fresh),
+        }
+        text = " ".join(world.facts[number].sentence for number in hits) or NOTHING
+        facts = {"tool": "search", "query": query[:100], "hits": hits, "evidence": fresh, "junk": is_junk}
+        return Step(after, f"{INFORMATION}{text}{END_INFORMATION}", facts=facts)
+
+    def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
+        evidence, queries = example.data.get("evidence"), len(state["queries"])
+        return {
+            POLICY: {
+                "correct": float(state["answer"] == example.reference),
+                "format": float(state["answer"] is not None and not state["errors"]),
+                "evidence": len(state["found"]) / len(evidence) if evidence else None,
+                "useful": state["useful"] / queries if queries else 0.0,
+            }
+        }
+
+    def way(self, example: Example, state: State) -> list[str]:
+        """Asks for each missing sentence until it is found: it knows where the noise of this run will strike."""
+        if state["answer"] is not None or state["errors"]:
+            raise LookupError("the episode is over")
+        world, calls = read_facts(example), list[str]()
+        while missing := [number for number in find_evidence(example) if number not in state["found"]]:
+            turn = len(state["queries"])
+            if turn + 1 >= self.max_turns:
+                raise LookupError("too few turns are left")
+            calls.append(write_query(world.facts[missing[0]]))
+            state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, turn)).state
+        return [*calls, write_answer(example.reference)]
+
+    def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        kind, person, attribute = rng.random(), example.data["person"], example.data["attribute"]
+        calls = [write_answer(rng.choice(ATTRIBUTES[attribute]))]
+        world = read_facts(example)
+        if 0.40 <= kind < 0.70:
+            calls = [write_query(world.facts[world.numbers(person, attribute)[0]]), write_answer(world.value(person, attribute))]
+        elif kind >= 0.70:
+            with suppress(LookupError):  # where junk leaves no way, it guesses
+                calls = self.way(example, self.begin(example))
+        return self.tell_turns(example, calls)
+
+
+def read_facts(example: Example) -> Facts:
+    return Facts([Fact(*row) for row in example.data.get("facts", [])])
+
+
+def find_evidence(example: Example) -> list[int]:
+    if "evidence" not in example.data:
+        raise LookupError("the example does not say which sentences the answer needs")
+    found: list[int] = example.data["evidence"]
+    return found
+
+
+def write_query(fact: Fact) -> str:
+    return f"<search>{fact.subject}'s {fact.relation}</search>"
+
+
+def write_answer(answer: str) -> str:
+    return f"{answers.ANSWER}{answer}{answers.END_ANSWER}"
