@@ -106,7 +106,7 @@ def test_it_launches_what_was_typed(as_owner: Client, team: Team) -> None:
     assert run.name == "my run"
     training = run.spec["training"]
     assert (training["max_steps"], training["learning_rate"], training["gradient_checkpointing"]) == (33, 2e-4, True)
-    assert run.spec["task"] == {"name": "kb", "file": None, "difficulty": "hard", "rewards": {"format": 0.25}}
+    assert run.spec["task"] == {"name": "kb", "file": None, "difficulty": "hard", "rewards": {"format": 0.25}, "options": {}}
     assert run.spec["lora"]["target_modules"] == ["q_proj", "v_proj"]
     assert (run.spec["lora"]["r"], run.spec["limits"]["minutes"], run.spec["seed"], run.spec["evaluation"]["every"]) == (4, 2.5, 5, 7)
 

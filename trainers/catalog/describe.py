@@ -17,7 +17,8 @@ from trainers.methods.base import Base, Method, hooks_of
 from trainers.rewards.base import RewardFunction
 from trainers.rewards.registry import BUILT_IN as REWARDS
 from trainers.tasks.base import Task
-from trainers.tasks.registry import BUILT_IN, all_tasks
+from trainers.tasks.registry import BUILT_IN, WORLDS, all_tasks
+from trainers.worlds.base import World
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def build_catalog(built_in_only: bool = False) -> dict[str, Any]:
             name: {"title": title, "summary": " ".join((getdoc(model) or "").split()), "schema": model.model_json_schema()}
             for name, (title, model) in TRAINERS.items()
         },
-        "tasks": [describe_task(kind()) for kind in BUILT_IN] + ([] if built_in_only else describe_plugin_tasks()),
+        "tasks": [describe_task(kind()) for kind in (*BUILT_IN, *WORLDS)] + ([] if built_in_only else describe_plugin_tasks()),
         "policies": [
             {"kind": kind, "title": title, "summary": summary, "schema": model.model_json_schema()}
             for kind, (title, summary, model) in POLICIES.items()
@@ -69,7 +70,7 @@ def describe_plugin_tasks() -> list[dict[str, Any]]:
     """The tasks of installed packages; one that cannot make an example is left out and logged."""
     found = []
     for name, task in all_tasks().items():
-        if type(task) in BUILT_IN:
+        if type(task) in (*BUILT_IN, *WORLDS):
             continue
         try:
             found.append(json.loads(json.dumps(describe_task(task), allow_nan=False)))
@@ -130,6 +131,15 @@ def describe_task(task: Task) -> dict[str, Any]:
         "demonstrations": task.demonstrations,
         "turns": task.max_turns,
         "example": {"prompt": "\n".join(message.content for message in example.prompt), "gold": task.gold(example)},
+        **(describe_world(task) if isinstance(task, World) else {}),
+    }
+
+
+def describe_world(world: World) -> dict[str, Any]:
+    return {
+        "tools": [{"name": tool.name, "summary": tool.summary} for tool in world.tools],
+        "seats": [{"name": seat.name, "summary": seat.summary} for seat in world.seats],
+        "options": world.Config.model_json_schema(),
     }
 
 

@@ -61,6 +61,23 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "distractors",
+        "GRPO with noisy search",
+        "Several turns with a search engine whose hits are partly beside the point, on the base DAPO. How often it finds junk is an option of the task.",
+        2,
+        (
+            RecipeStage(
+                "GRPO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": {"name": "search", "difficulty": "easy"},
+                    "training": {"trainer": "grpo", "max_steps": 80, "max_completion_length": 96, "lr_scheduler_type": "linear"},
+                    "evaluation": {"every": 20},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "calendar",
         "GRPO on weekdays",
         "Weekday arithmetic in words, the quickest of the built-in tasks to learn, on the base DAPO."

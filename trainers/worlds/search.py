@@ -26,8 +26,10 @@ SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
 class SearchConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    hits: int = Field(2, ge=1, le=4, description="Sentences that a search finds; each takes some 8 tokens of the context.")
-    junk: float = Field(0.0, ge=0, le=1, description="Share of searches that find sentences beside the point only, whatever is asked; seeded.")
+    hits: int = Field(2, ge=1, le=4, title="Hits", description="Sentences that a search finds; each takes some 7 tokens of the context.")
+    junk: float = Field(
+        0.0, ge=0, le=1, title="Junk rate", description="Share of searches that find sentences beside the point only, the same for all of a group."
+    )
 
 
 class Search(World):

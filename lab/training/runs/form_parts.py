@@ -19,6 +19,7 @@ from lab.training.runs.team_tasks import TeamTask
 from trainers.contract.spec import FINAL
 
 REWARDS = "rewards."
+OPTIONS = "options."
 CODE = {**NO_AUTOFILL, "spellcheck": "false"}
 Choices = Callable[[], list[tuple[str, str]]]
 
@@ -64,21 +65,32 @@ class TaskForm(SpecForm):
         offered = [(name, f"{name}: {words}") for name, words in difficulties.items()]
         fields: dict[str, SpecField] = {"difficulty": ChoiceField(label="Difficulty", choices=offered, initial=next(iter(difficulties)))}
         fields |= {f"{REWARDS}{reward['name']}": _build_weight_field(reward) for reward in entry["rewards"]}
+        if "options" in entry:
+            fields |= {f"{OPTIONS}{name}": field for name, field in build_schema_fields(entry["options"]).items()}
+        options = {f"{OPTIONS}{name}": value for name, value in (chosen.get("options") or {}).items()}
         weights = {f"{REWARDS}{name}": weight for name, weight in (chosen.get("rewards") or {}).items()}
         difficulty = {"difficulty": chosen["difficulty"]} if "difficulty" in chosen else {}
-        super().__init__(data, f"task.{self.key}", difficulty | weights, fields)
+        super().__init__(data, f"task.{self.key}", difficulty | options | weights, fields)
 
     @property
     def weights(self) -> list[BoundField]:
         return [bound for bound in self if bound.name.startswith(REWARDS)]
 
+    @property
+    def options(self) -> list[BoundField]:
+        return [bound for bound in self if bound.name.startswith(OPTIONS)]
+
     def read_task(self) -> Spec:
-        """With the weights that are not the task's own."""
+        """With the weights and options that are not the task's own."""
         changed = [bound for bound in self.weights if bound.field.has_changed(bound.field.initial, bound.data)]
         weights = {bound.name.removeprefix(REWARDS): self.values[bound.name] for bound in changed}
         if self.own is not None:
             return self.own.spec | {"rewards": weights}
-        return {"name": self.entry["name"], "difficulty": self.values["difficulty"], "rewards": weights}
+        options = {
+            bound.name.removeprefix(OPTIONS): self.values[bound.name] for bound in self.options if self.values[bound.name] != bound.field.initial
+        }
+        chosen = {"name": self.entry["name"], "difficulty": self.values["difficulty"], "rewards": weights}
+        return chosen | ({"options": options} if options else {})
 
 
 def _build_weight_field(reward: Mapping[str, Any]) -> FloatField:
