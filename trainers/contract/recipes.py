@@ -63,7 +63,8 @@ RECIPES = (
     Recipe(
         "distractors",
         "GRPO with noisy search",
-        "Several turns with a search engine whose hits are partly beside the point, on the base DAPO. How often it finds junk is an option of the task.",
+        "Several turns with a search engine whose hits are partly beside the point, on the base DAPO."
+        " How often it finds junk is an option of the task.",
         2,
         (
             RecipeStage(

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from lab.training.runs.views import about, actions, bulk, environment, launch_form, listing, methods, page, palette, saved_recipes, workers
+from lab.training.runs.views import about, actions, bulk, environment, launch_form, listing, methods, page, palette, saved_recipes, workers, worlds
 
 urlpatterns = [
     path("", listing.show_home, name="home"),
@@ -15,6 +15,8 @@ urlpatterns = [
     # methods
     path("methods/", methods.list_methods, name="methods"),
     path("methods/<str:name>/", methods.show_method, name="method"),
+    path("worlds/", worlds.list_worlds, name="worlds"),
+    path("worlds/<slug:name>/", worlds.show_world, name="world"),
     # launch
     path("launch/", launch_form.list_launch_recipes, name="launch"),
     path("demo/", launch_form.launch_demo, name="launch-demo"),
