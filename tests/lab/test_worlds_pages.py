@@ -48,7 +48,7 @@ def test_an_episode_is_played_to_its_reward(as_owner: Client) -> None:
     assert text is not None
     page = ask(as_owner, difficulty="medium", example=3, text=unescape(text[1]), turn=turns[-1])
     assert "Play it again" in page
-    assert re.findall(r'class="mono">(\w+)</th><td class="num">([^<]+)<', page) == [(name, "1") for name in world.rewards]
+    assert re.findall(r'class="mono">(\w+)</th><td class="num" data-label="Score">([^<]+)<', page) == [(name, "1") for name in world.rewards]
 
 
 def test_wrong_values_fall_back_and_hostile_turns_end_the_episode(as_owner: Client) -> None:
