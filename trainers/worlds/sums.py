@@ -21,15 +21,13 @@ LARGE = {"easy": (2, 1), "medium": (2, 2), "hard": (3, 2)}  # digits of the two 
 class SumsConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    large: float = Field(
-        0.5, ge=0, le=1, title="Share of products", description="Share of prompts that ask for a product; the others for a small sum."
-    )
+    large: float = Field(0.5, ge=0, le=1, title="Share of products", description="Share of prompts that ask for a product; others for a sum.")
     faults: float = Field(
         0.0,
         ge=0,
         le=1,
         title="Calculator faults",
-        description="Share of calls that end in an error instead of a result, the same for all of a group.",
+        description="Share of calls that end in an error, the same for all of a group.",
     )
 
 

@@ -8,14 +8,8 @@ from trainers.worlds.sums import Sums, calculate
 @pytest.mark.parametrize(
     ("text", "result"),
     [
-        ("34*6", "204"),
-        ("3 + 5", "8"),
-        ("3-5", "-2"),
-        ("0*9999", "0"),
-        ("12345*1", "error"),
-        ("2**9", "error"),
-        ("__import__('os')", "error"),
-        ("٣+٤", "error"),
+        *(("34*6", "204"), ("3 + 5", "8"), ("3-5", "-2"), ("0*9999", "0")),
+        *((text, "error") for text in ("12345*1", "2**9", "__import__('os')", "٣+٤", "1+", "")),
     ],
 )
 def test_the_calculator_reads_two_numbers_and_a_sign(text: str, result: str) -> None:
