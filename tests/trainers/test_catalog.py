@@ -84,7 +84,7 @@ def test_it_describes_every_policy_kind_the_spec_knows():
 
 
 def test_it_describes_every_task_as_a_form_needs_it():
-    assert [task["name"] for task in CATALOGUE["tasks"]] == ["mini_gsm", "kb", "calendar", "search", "sums"]
+    assert [task["name"] for task in CATALOGUE["tasks"]] == ["mini_gsm", "kb", "calendar", "search", "sums", "tables"]
     for task in CATALOGUE["tasks"]:
         assert list(task["difficulties"]) == ["easy", "medium", "hard"]
         assert task["rewards"][0] == {**task["rewards"][0], "name": "correct", "weight": 1.0}
@@ -92,7 +92,7 @@ def test_it_describes_every_task_as_a_form_needs_it():
         assert "mixed quality" in task["demonstrations"]
         assert task["example"]["prompt"]
         assert "<answer>" in task["example"]["gold"]
-    assert {task["name"]: task["turns"] for task in CATALOGUE["tasks"]} == {"mini_gsm": 1, "kb": 4, "calendar": 1, "search": 5, "sums": 3}
+    assert {task["name"]: task["turns"] for task in CATALOGUE["tasks"]} == {"mini_gsm": 1, "kb": 4, "calendar": 1, "search": 5, "sums": 3, "tables": 4}
 
 
 def test_it_is_plain_json_of_the_agreed_shape():

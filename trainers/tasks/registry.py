@@ -20,12 +20,13 @@ from trainers.tasks.mini_gsm import MiniGsm
 from trainers.worlds.base import World
 from trainers.worlds.search import Search
 from trainers.worlds.sums import Sums
+from trainers.worlds.tables import Tables
 
 log = logging.getLogger(__name__)
 
 GROUP = "policy_lab.tasks"
 BUILT_IN: tuple[type[Task], ...] = (MiniGsm, Kb, CalendarDays)  # one family: a further one would change every cached policy and measured effect
-WORLDS: tuple[type[World], ...] = (Search, Sums)
+WORLDS: tuple[type[World], ...] = (Search, Sums, Tables)
 
 
 class UnknownTask(LookupError):
