@@ -41,6 +41,7 @@ from trainers.methods.stack import Stack
 from trainers.policies.loading import build_lora_config
 from trainers.policies.sampling import Completion, as_rows
 from trainers.tasks.base import Example
+from trainers.worlds.base import World
 
 ROW = "rollout_row"  # key under which a row's number travels with TRL's tensors
 
@@ -187,12 +188,20 @@ class GroupAdapter(RewardedAdapter):
         widen_completions(output, max(map(len, self.batch.ids)), self.attempt.policy.tokenizer.pad_token_id)
         self.batch.episodes = ranks.all_of_list(self.episodes) if self.episodes is not None else None
         self.batch.first_group = self.first_group
+        self.note_cut_off(self.batch)
         if self.people is not None:
             self.forget_silence()
         advantages = self.scoring.apply(self.all_rows, output, self.component_scores, self.batch)  # (B,) or (B, T), of all processes
         output["advantages"] = advantages[own]
         output[ROW] = torch.arange(len(every))[own]
         return output
+
+    def note_cut_off(self, batch: GenerationBatch) -> None:
+        """TRL takes every completion without an end token for one that was cut off; episodes of a world say themselves how they ended."""
+        batch.ends_by_reason = isinstance(self.task, World)
+        if batch.ends_by_reason and batch.episodes:
+            cut_off = [not batch.has_ended(row, self.eos_token_ids) for row in range(len(batch.ids))]
+            self._metrics["train"]["completions/clipped_ratio"][-1] = sum(cut_off) / len(cut_off)
 
     def change_settings(self, changes: Mapping[str, float]) -> None:
         super().change_settings(changes)

@@ -42,6 +42,7 @@ class GenerationBatch:
         self.shaped: dict[str, list[float]] = {}  # method -> (B,) reward after it
         self.episodes: Sequence[Completion] | None = None  # of a task with several turns, or of a rollout method
         self.masks_cut_off = False  # whether cut-off completions are left out of the loss
+        self.ends_by_reason = False  # of a world: an episode that it ends, or that used all its turns, has no end token and is whole all the same
         self.alternatives: dict[int, Alternatives] = {}  # row -> the likeliest tokens at each of its positions, of the rows that keep them
         self.reported: dict[int, Scored] = {}  # row -> what its event said, once it is on its way
         self.filtered: Sequence[str] = ()  # (B,) why a method leaves a completion out of the loss; () = none does
@@ -49,7 +50,7 @@ class GenerationBatch:
     def scored(self, row: int, step: int, group_size: int, weights: dict[str, float], ends: Sequence[int]) -> Scored:
         score = {name: values[row] for name, values in self.scores.items()}
         episode = self.episodes[row] if self.episodes else None
-        ended = self.ids[row][-1] in ends
+        ended = self.has_ended(row, ends)
         return Scored(
             step=step,
             phase="train",
@@ -71,6 +72,12 @@ class GenerationBatch:
             filtered=self.left_out(row, score, ended, episode),
             alternatives=self.alternatives.get(row),
         )
+
+    def has_ended(self, row: int, ends: Sequence[int]) -> bool:
+        """Whether the completion is whole, not cut off. ``ends``: the tokens that end one."""
+        if self.ends_by_reason and self.episodes:
+            return self.episodes[row].finish_reason != "length"
+        return self.ids[row][-1] in ends
 
     def list_reported(self) -> list[tuple[Scored, Example]]:
         """In the order they were sampled: a model that scores them sees the batch that it would have seen during the step."""

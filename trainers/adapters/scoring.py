@@ -147,7 +147,7 @@ class Scoring:
             ids=ids,
             mask=mask.float(),
             ends=character_ends(trainer.attempt.pieces, reported.ids, reported.texts),
-            finished=torch.tensor([row[-1] in trainer.eos_token_ids for row in reported.ids], device=ids.device),
+            finished=torch.tensor([reported.has_ended(row, trainer.eos_token_ids) for row in range(len(reported.ids))], device=ids.device),
             reward_names=list(trainer.weights),
             rewards=scores,
             reward=reward,

@@ -20,6 +20,7 @@ from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.tasks.base import Task
+from trainers.worlds.base import World
 
 
 class OnlyProgress(Reporter):
@@ -52,6 +53,7 @@ def build_cold_start_config() -> SFT:
 def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
     """Folder of the cold-started policy; trains it first if this machine has not done so. Raises Stopped."""
     how = build_cold_start_config()
+    task = forget_run_seed(task)
 
     def train(start: Path, folder: Path) -> None:
         spec = RunSpec(
@@ -75,3 +77,8 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         policies.export_policy(trainer.model, attempt.policy.tokenizer, folder)
 
     return tiny.cached_cold_start(task, difficulty, train, how.model_dump())
+
+
+def forget_run_seed(task: Task) -> Task:
+    """The task as every run has it: what is kept for all of them must not hold the noise that a world draws in the run that came first."""
+    return type(task)(task.options) if isinstance(task, World) else task

@@ -17,13 +17,15 @@ log = logging.getLogger(__name__)
 
 def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
     """Puts the exported policy in ``final`` where later runs look for their cold start. Whether it did."""
-    if spec.task.file is not None or not equals_cold_start(spec) or is_being_trained(spec.task.name, spec.task.difficulty):
+    if spec.task.file is not None or not equals_cold_start(spec):
+        return False
+    task = registry.load_chosen_task(spec.task)
+    if is_being_trained(task.cache_key, spec.task.difficulty):
         return False
 
     def copy_final(start: Path, folder: Path) -> None:
         shutil.copytree(final, folder, dirs_exist_ok=True)
 
-    task = registry.load_chosen_task(spec.task)
     try:
         tiny.cached_cold_start(task, spec.task.difficulty, copy_final, build_cold_start_config().model_dump())
     except OSError as error:  # the run itself is well
@@ -40,9 +42,9 @@ def equals_cold_start(spec: RunSpec) -> bool:
     return same and on_cpu and (spec.base is None or spec.base.name == "sft")
 
 
-def is_being_trained(task: str, difficulty: str) -> bool:
+def is_being_trained(cache_key: str, difficulty: str) -> bool:
     """Whether another process trains this cold start now; who finishes a run does not wait for it."""
-    for path in tiny.get_cache_root().glob(f".cold-{task}-{difficulty}-*.lock"):
+    for path in tiny.get_cache_root().glob(f".cold-{cache_key}-{difficulty}-*.lock"):
         with path.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

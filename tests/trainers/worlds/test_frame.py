@@ -1,8 +1,11 @@
 """Worlds as tasks: vocabularies of their own, options, demonstrations by turns."""
 
+import random
+
 import pytest
 
 from trainers.adapters.sft import tokenize_turns
+from trainers.attempt.cold_start import forget_run_seed
 from trainers.contract.spec import SpecError, TaskChoice
 from trainers.policies import tiny
 from trainers.policies.sampling import chat_ids
@@ -55,3 +58,16 @@ def test_the_worlds_words_are_not_trained_and_pieces_join_as_they_are_sampled() 
     assert trained == "".join(world.way(example, world.begin(example))) + tokenizer.eos_token
     assert ids[len(prompt) : -1] == tokenizer.encode(world.gold(example), add_special_tokens=False)
     assert len(ids) < tiny.CONTEXT
+
+
+def test_a_kept_cold_start_does_not_depend_on_the_seed_of_the_run_that_made_it() -> None:
+    first, other = Search({"junk": 0.5}, 1), Search({"junk": 0.5}, 2)
+    examples = first.examples("train", 40, 0, "medium")
+
+    def tell(world: Search) -> list[str]:
+        rng = random.Random(0)
+        return [world.demonstration(example, rng) for example in examples]
+
+    assert tell(first) != tell(other)
+    assert tell(forget_run_seed(first)) == tell(forget_run_seed(other))
+    assert forget_run_seed(first).cache_key == first.cache_key
