@@ -59,7 +59,7 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         spec = RunSpec(
             recipe="cold-start",
             policy=FolderPolicy(path=str(start)),
-            task=TaskChoice(name=task.name, difficulty=difficulty, options=task.options),
+            task=TaskChoice(name=task.name, difficulty=difficulty, options=dict(task.options)),
             training=how,
             evaluation=Evaluation(prompts=0),
             limits=Limits(save_every=how.max_steps + 1),
@@ -81,4 +81,4 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
 
 def forget_run_seed(task: Task) -> Task:
     """The task as every run has it: what is kept for all of them must not hold the noise that a world draws in the run that came first."""
-    return type(task)(task.options) if isinstance(task, World) else task
+    return type(task)(dict(task.options)) if isinstance(task, World) else task

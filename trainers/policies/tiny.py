@@ -78,16 +78,22 @@ def build_core_family() -> Family:
     return Family(CORE, tuple(TAGS), build_tokenizer_corpus())
 
 
-@cache
 def build_world_family(kind: type[World]) -> Family:
     """Of the world as it is without options: with them it has the same words, and the same policy to begin with."""
     world = kind()
     return Family(world.family, tuple(write_tags(world.tags)), tuple(write_corpus([world], WORLD_CORPUS)))
 
 
+WORLD_FAMILIES: dict[str, Family] = {}  # by name, of this process
+
+
 def find_family(task: Task | None) -> Family:
     """None: of no task in particular."""
-    return build_world_family(type(task)) if isinstance(task, World) else build_core_family()
+    if not isinstance(task, World):
+        return build_core_family()
+    if task.family not in WORLD_FAMILIES:  # some seconds
+        WORLD_FAMILIES[task.family] = build_world_family(type(task))
+    return WORLD_FAMILIES[task.family]
 
 
 @cache
