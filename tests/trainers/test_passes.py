@@ -135,3 +135,14 @@ def test_a_completion_that_is_not_in_the_loss_says_why(score, notes, filtered, i
     batch.advantages, batch.masks_cut_off, batch.filtered = [0.0], True, filtered
     batch.episodes = [Completion(prompt_ids=[1], ids=ids, mask=[1, 1], notes=notes)]
     assert batch.scored(0, 1, 1, {"correct": 1.0}, [9]).filtered == expected
+
+
+@pytest.mark.parametrize(("reason", "ended"), [("stop", True), ("turns", True), ("length", False)])
+def test_an_episode_of_a_world_ends_by_its_reason_not_by_its_last_token(reason, ended):
+    batch = GenerationBatch([Example([Message("user", "q")], "a")], [[Message("user", "q")]], ["t"], [[1, 2]], {"correct": [1.0]})
+    batch.advantages, batch.masks_cut_off = [0.0], True
+    batch.episodes = [Completion(prompt_ids=[1], ids=[1, 2], mask=[1, 1], finish_reason=reason)]
+    assert not batch.has_ended(0, [9])  # a task of one turn has an end token, or was cut off
+    batch.ends_by_reason = True
+    assert batch.has_ended(0, [9]) is ended
+    assert batch.scored(0, 1, 1, {"correct": 1.0}, [9]).filtered == ("" if ended else CUT_OFF)

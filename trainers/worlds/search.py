@@ -9,7 +9,7 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from trainers.contract.events import Message
 from trainers.tasks import answers
@@ -20,6 +20,7 @@ from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Si
 INFORMATION, END_INFORMATION = "<information>", "</information>"
 NOTHING = "nothing"
 HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
+OTHERS = ("old", "new", "best")  # an old friend is beside the point of who the friend is
 SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
 
 
@@ -30,6 +31,24 @@ class SearchConfig(BaseModel):
     junk: float = Field(
         0.0, ge=0, le=1, title="Junk rate", description="Share of searches that find sentences beside the point only, the same for all of a group."
     )
+    hops: int = Field(0, ge=0, le=2, title="Relations", description="Relations that a question chains; 0 = as many as the difficulty says.")
+    distractors: int = Field(
+        0, ge=0, le=len(OTHERS), title="Distractors", description="Sentences with nearly the same words beside each one that the answer needs."
+    )
+    ambiguous: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Ambiguous share",
+        description="Share of questions whose first relation holds of two people, told apart by something that takes a search of its own.",
+    )
+
+    @field_validator("ambiguous")
+    @classmethod
+    def check_hits(cls, share: float, info: ValidationInfo) -> float:
+        if share and info.data.get("hits", 2) < 2:
+            raise ValueError("needs 2 hits at least: with one, a search never finds the second of two people")
+        return share
 
 
 class Search(World):
@@ -66,21 +85,24 @@ class Search(World):
     def example(self, rng: random.Random, difficulty: str) -> Example:
         size = SIZES[difficulty]
         facts = draw_facts(rng, size)
-        world = Facts(facts)
         person, attribute = rng.choice(PEOPLE[: size.people]), rng.choice(list(ATTRIBUTES)[: size.attributes])
-        chain = [rng.choice(RELATIONS[: size.relations]) for _ in range(rng.randint(*HOPS[difficulty]))]
-        evidence, at = list[int](), person
-        for relation in (*chain, attribute):
-            evidence += world.numbers(at, relation)
-            at = world.value(at, relation)
-        question = f"What is the {attribute} of {''.join(f'the {relation} of ' for relation in reversed(chain))}{person}?"
+        low, high = (self.config.hops, self.config.hops) if self.config.hops else HOPS[difficulty]
+        chain = [rng.choice(RELATIONS[: size.relations]) for _ in range(rng.randint(low, high))]
+        mark = None
+        if self.config.ambiguous and rng.random() < self.config.ambiguous:
+            chain = chain or [rng.choice(RELATIONS[: size.relations])]
+            mark = add_second_person(rng, facts, person, chain[0], attribute)
+        needed = follow_chain(facts, person, [*chain, attribute], mark)
+        facts += [other for fact in needed for other in draw_distractors(rng, fact, self.config.distractors)]
+        if mark or self.config.distractors:
+            rng.shuffle(facts)
         data = {
             "facts": [[fact.subject, fact.relation, fact.value] for fact in facts],
-            "evidence": evidence,
+            "evidence": [facts.index(fact) for fact in needed],
             "person": person,
             "attribute": attribute,
         }
-        return Example([Message("user", question)], at, data)
+        return Example([Message("user", write_question(person, chain, attribute, mark))], needed[-1].value, data)
 
     def begin(self, example: Example) -> State:
         return {"queries": [], "found": [], "useful": 0, "errors": 0, "answer": None}
@@ -144,6 +166,43 @@ class Search(World):
             with suppress(LookupError):  # where junk leaves no way, it guesses
                 calls = self.way(example, self.begin(example))
         return self.tell_turns(example, calls)
+
+
+def add_second_person(rng: random.Random, facts: list[Fact], person: str, relation: str, asked: str) -> Fact | None:
+    """Makes ``relation`` hold of one more person. Returns what tells the first from that one; None where nothing but what is asked does."""
+    world = Facts(facts)
+    first = world.value(person, relation)
+    known = [fact for fact in facts if fact.subject == first and fact.relation in ATTRIBUTES and fact.relation != asked]
+    others = sorted({fact.subject for fact in facts} - {person, first})
+    pairs = [(other, fact) for other in others for fact in known if world.value(other, fact.relation) != fact.value]
+    if not pairs:
+        return None
+    second, mark = rng.choice(pairs)
+    facts.append(Fact(person, relation, second))
+    return mark
+
+
+def follow_chain(facts: list[Fact], person: str, relations: list[str], mark: Fact | None) -> list[Fact]:
+    """The sentences the answer needs, in the order in which they can be asked for; of two people, the first one in ``facts`` is meant."""
+    needed, at = list[Fact](), person
+    for number, relation in enumerate(relations):
+        needed.append(next(fact for fact in facts if (fact.subject, fact.relation) == (at, relation)))
+        at = needed[-1].value
+        if mark and number == 0:
+            needed.append(mark)
+    return list(dict.fromkeys(needed))
+
+
+def draw_distractors(rng: random.Random, fact: Fact, count: int) -> list[Fact]:
+    values = [one for one in ATTRIBUTES.get(fact.relation, PEOPLE) if one not in (fact.value, fact.subject)]
+    return [Fact(fact.subject, f"{which} {fact.relation}", rng.choice(values)) for which in OTHERS[:count]]
+
+
+def write_question(person: str, chain: list[str], attribute: str, mark: Fact | None) -> str:
+    told = [f"the {relation} of " for relation in chain]
+    if mark:
+        told[0] = f"the {chain[0]} ({mark.relation}: {mark.value}) of "
+    return f"What is the {attribute} of {''.join(reversed(told))}{person}?"
 
 
 def read_facts(example: Example) -> Facts:

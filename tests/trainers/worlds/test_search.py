@@ -1,14 +1,19 @@
 """The world ``search``: what finds what, who gets a score for what, and that junk strikes everybody alike."""
 
 import random
+import re
 from collections.abc import Callable
 
 import pytest
 
+from trainers.contract.spec import SpecError, TaskChoice
+from trainers.policies import tiny
+from trainers.policies.sampling import chat_ids
 from trainers.tasks.base import Example
+from trainers.tasks.registry import load_chosen_task
 from trainers.worlds.base import replay_episode
 from trainers.worlds.facts import Engine, Fact, Facts, Size, draw_facts
-from trainers.worlds.search import Search
+from trainers.worlds.search import Search, read_facts
 
 KIM, LEO, ROME = Fact("Eva", "friend", "Leo"), Fact("Leo", "friend", "Eva"), Fact("Leo", "city", "Rome")
 
@@ -104,3 +109,58 @@ def test_the_last_turn_is_not_answered_by_the_world() -> None:
     text = world.gold(example).partition("<answer>")[0]
     assert world.respond(example, text.rpartition("<information>")[0]) == "<information>Leo's city is Rome. Leo's friend is Eva.</information>"
     assert world.respond(example, "<answer>Rome</answer>") is None
+
+
+HARDEST = {"hits": 4, "hops": 2, "distractors": 3, "ambiguous": 1.0}
+
+
+def test_options_that_are_off_change_no_example() -> None:
+    spelled = {"hits": 2, "junk": 0.0, "hops": 0, "distractors": 0, "ambiguous": 0.0}
+    assert Search(spelled).examples("train", 20, 0, "easy") == Search().examples("train", 20, 0, "easy")
+    assert Search(spelled).cache_key == "search"
+
+
+def test_of_two_people_the_question_says_which_is_meant() -> None:
+    world, told = Search({"ambiguous": 1.0}), 0
+    for example in world.examples("train", 60, 0, "easy"):
+        found = re.fullmatch(r"What is the (\w+) of the (\w+) \((\w+): (\w+)\) of (\w+)\?", example.prompt[0].content)
+        if found is None:  # nothing but what is asked tells the two apart
+            continue
+        asked, relation, mark, value, person = found.groups()
+        facts = read_facts(example)
+        meant = [one for one in facts.values(person, relation) if facts.value(one, mark) == value]
+        assert len(facts.values(person, relation)) == 2
+        assert asked != mark
+        assert [facts.value(one, asked) for one in meant] == [example.reference]
+        told += 1
+    assert told > 50
+    share = sum("(" in example.prompt[0].content for example in Search({"ambiguous": 0.5}).examples("train", 200, 0, "medium")) / 200
+    assert 0.4 < share < 0.6
+
+
+def test_distractors_stand_beside_what_is_needed_and_never_before_it() -> None:
+    world = Search({"distractors": 2})
+    for example in world.examples("train", 20, 0, "medium"):
+        facts = read_facts(example)
+        for number in example.data["evidence"]:
+            fact = facts.facts[number]
+            beside = [other for other in facts.facts if other.subject == fact.subject and other.relation.endswith(f" {fact.relation}")]
+            assert len(beside) == 2
+            assert all(other.value != fact.value for other in beside)
+            assert facts.engine.search(f"{fact.subject}'s {fact.relation}", 1) == [number]
+
+
+def test_the_longest_episode_of_any_options_fits_the_tiny_policy() -> None:
+    world = Search(HARDEST)
+    family = tiny.find_family(world)
+    tokenizer = tiny.build_tokenizer(family.texts, family.tags)
+    for example in world.examples("train", 50, 0, "hard"):
+        gold = world.gold(example)
+        assert scores(world, example, gold) == {"correct": 1, "format": 1, "evidence": 1, "useful": 1}
+        assert len(chat_ids(tokenizer, [example.prompt])[0]) + len(tokenizer.encode(gold, add_special_tokens=False)) < tiny.CONTEXT
+
+
+def test_two_people_need_two_hits() -> None:
+    with pytest.raises(SpecError) as refused:
+        load_chosen_task(TaskChoice(name="search", options={"hits": 1, "ambiguous": 0.5}))
+    assert [problem.field for problem in refused.value.problems] == ["task.options.ambiguous"]
