@@ -51,7 +51,17 @@ from tests.lab.supervisor.spools import finished, measured, rollout, started, wr
 from trainers.contract.events import AnyEvent, Environment, Message, Package
 
 # Every parameter of a URL is either an object of a team (how the cast finds its id) or plain (any value that opens the page).
-PLAIN: dict[str, Any] = {"name": "grpo", "recipe": "grpo", "phase": "train", "step": 1, "attempt": 1, "group": 0, "verb": "resolve", "form": "jsonl"}
+PLAIN: dict[str, Any] = {
+    "name": "grpo",
+    "world": "search",
+    "recipe": "grpo",
+    "phase": "train",
+    "step": 1,
+    "attempt": 1,
+    "group": 0,
+    "verb": "resolve",
+    "form": "jsonl",
+}
 PLAIN |= {"pk": 1, "session_id": 1, "provider_id": "sso", "organization_slug": "sso"}  # of accounts
 OBJECTS = ("run_id", "rollout_id", "prompt_id", "comment_id", "tag_id", "replay_id", "ablation_id", "sweep_id")
 OBJECTS += ("token_id", "entry_id", "membership_id", "invitation_id", "request_id")

@@ -16,7 +16,7 @@ urlpatterns = [
     path("methods/", methods.list_methods, name="methods"),
     path("methods/<str:name>/", methods.show_method, name="method"),
     path("worlds/", worlds.list_worlds, name="worlds"),
-    path("worlds/<slug:name>/", worlds.show_world, name="world"),
+    path("worlds/<slug:world>/", worlds.show_world, name="world"),
     # launch
     path("launch/", launch_form.list_launch_recipes, name="launch"),
     path("demo/", launch_form.launch_demo, name="launch-demo"),

@@ -17,23 +17,23 @@ def list_worlds(request: LabRequest) -> HttpResponse:
     return render(request, "catalog/worlds.html", {"room": "methods", "worlds": world_plays.list_worlds(load_catalog())})
 
 
-def show_world(request: LabRequest, name: str) -> HttpResponse:
+def show_world(request: LabRequest, world: str) -> HttpResponse:
     """The page of a world with an episode of it: another example, and further turns, are asked for with the same address."""
     catalog = load_catalog()
-    world = next((one for one in world_plays.list_worlds(catalog) if one["name"] == name), None)
-    if world is None:
+    entry = next((one for one in world_plays.list_worlds(catalog) if one["name"] == world), None)
+    if entry is None:
         raise Http404("no such world")
-    play = world_plays.WorldPlay.read(request.GET, world)
+    play = world_plays.WorldPlay.read(request.GET, entry)
     context = {
         "room": "methods",
-        "world": world,
+        "world": entry,
         "play": play,
         "examples": range(1, world_plays.MOST_EXAMPLES + 1),
-        "options": build_schema_fields(world["options"]),
-        "recipes": [recipe for recipe in catalog.recipes if recipe["stages"][0]["spec"].get("task", {}).get("name") == name],
+        "options": build_schema_fields(entry["options"]),
+        "recipes": [recipe for recipe in catalog.recipes if recipe["stages"][0]["spec"].get("task", {}).get("name") == world],
     }
     try:
-        context["episode"] = world_plays.play_turn(request.team.pk, name, play)
+        context["episode"] = world_plays.play_turn(request.team.pk, world, play)
     except Refusal as refusal:
         context["refusal"] = refusal
     return TemplateResponse(request, "catalog/world.html" + ("#play" if wants_fragment(request) else ""), context)
