@@ -92,7 +92,14 @@ def test_it_describes_every_task_as_a_form_needs_it():
         assert "mixed quality" in task["demonstrations"]
         assert task["example"]["prompt"]
         assert "<answer>" in task["example"]["gold"]
-    assert {task["name"]: task["turns"] for task in CATALOGUE["tasks"]} == {"mini_gsm": 1, "kb": 4, "calendar": 1, "search": 5, "sums": 3, "tables": 4}
+    assert {task["name"]: task["turns"] for task in CATALOGUE["tasks"]} == {
+        "mini_gsm": 1,
+        "kb": 4,
+        "calendar": 1,
+        "search": 5,
+        "sums": 3,
+        "tables": 4,
+    }
 
 
 def test_it_is_plain_json_of_the_agreed_shape():
