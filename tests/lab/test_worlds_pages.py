@@ -31,6 +31,16 @@ def test_every_world_has_a_card_and_a_page(as_owner: Client) -> None:
     assert as_owner.get("/worlds/kb/").status_code == 404
 
 
+def test_training_in_a_world_starts_with_room_for_its_episodes(as_owner: Client) -> None:
+    page = as_owner.get("/worlds/rooms/").content.decode()
+    assert 'href="/launch/world/?world=rooms"' in page
+    form = as_owner.get("/launch/world/?world=rooms").context["form"]
+    [spec] = form.specs()
+    assert spec["task"]["name"] == "rooms"
+    assert spec["training"]["max_completion_length"] == get_task("rooms").episode_tokens  # type: ignore[attr-defined]
+    assert as_owner.get("/launch/world/?world=kb").status_code == 404
+
+
 def test_an_episode_is_played_to_its_reward(as_owner: Client) -> None:
     world = get_task("search")
     example = world.examples("train", 3, 0, "medium")[2]

@@ -19,11 +19,7 @@ COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 @pytest.mark.training
 def test_the_walk_through_works(tmp_path):
     text = DOCUMENT.read_text()
-    copy = tmp_path / "copy"
-    for name in ("trainers", "tests/trainers"):
-        shutil.copytree(ROOT / name, copy / name)  # with what Python has compiled: files keep their time
-    for name in ("__init__.py", "steady.py"):
-        shutil.copy(ROOT / "tests" / name, copy / "tests")
+    copy = copy_library(tmp_path / "copy")
     for place, code in NAMED.findall(text):
         (copy / place).write_text(code)
     commands = [line for block in COMMANDS.findall(text) for line in block.splitlines()]
@@ -33,6 +29,15 @@ def test_the_walk_through_works(tmp_path):
     assert (made["group"], made["hooks"]) == ("group", ["advantages"])
     assert "Bounded advantages" in answers[1]
     assert "4 passed" in answers[2]
+
+
+def copy_library(copy: Path) -> Path:
+    """The training library and its tests."""
+    for name in ("trainers", "tests/trainers"):
+        shutil.copytree(ROOT / name, copy / name)  # with what Python has compiled: files keep their time
+    for name in ("__init__.py", "steady.py"):
+        shutil.copy(ROOT / "tests" / name, copy / "tests")
+    return copy
 
 
 def follow(line: str, folder: Path) -> str:

@@ -281,6 +281,15 @@ def test_gold_answers_that_would_be_cut_off_are_warned_about():
     assert enough.warnings == []
 
 
+def test_a_world_needs_room_for_its_longest_episode():
+    def warn(tokens: int) -> list[Any]:
+        return make_report(task={"name": "rooms", "difficulty": "easy"}, training={"trainer": "grpo", "max_completion_length": tokens}).warnings
+
+    tokens = registry.get_task("rooms").episode_tokens
+    assert one(warn(40), "training.max_completion_length").suggestion == tokens
+    assert warn(tokens) == []
+
+
 @pytest.fixture(scope="module")
 def tiny():
     from trainers.policies import tiny

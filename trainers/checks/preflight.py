@@ -25,6 +25,7 @@ from trainers.contract.machine import Machine, describe_this_machine
 from trainers.contract.memory import MemoryPart
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, TinyPolicy
+from trainers.contract.suggestions import Suggestion
 from trainers.data import datasets, identity
 from trainers.data.samples import TrainingSample, samples_of
 from trainers.judges.rewards import weights_of
@@ -32,6 +33,7 @@ from trainers.policies.checks import check_policy, check_teacher, template_of
 from trainers.rewards.columns import close_columns, compose_task, find_column_problems, find_weight_problems, list_scorers
 from trainers.tasks.base import Example, Task
 from trainers.tasks.registry import UnknownTask, load_chosen_task
+from trainers.worlds.base import World
 
 SHOWN = 4  # sampled prompts in the report
 PROBED = 64  # examples looked at for lengths
@@ -298,11 +300,15 @@ def check_lengths(spec: RunSpec, task: Task, examples: list[Example], context: i
         elif longest + tokens + TEMPLATE_TOKENS > context:
             message = f"with a prompt of about {tokens} tokens it may be beyond the policy's context of {context}"
             report.warn("training.max_completion_length", longest, message, f"use at most {max(1, context - tokens - TEMPLATE_TOKENS)}")
-    golds = [gold for gold in (gold_of(task, example) for example in examples) if gold is not None]
-    needed = max((about_tokens(gold) for gold in golds), default=0) + 1
-    if needed > longest:
+    if isinstance(task, World):
+        needed = task.episode_tokens  # the world's words count too
+        message = f"the longest episodes of this world take up to about {needed} tokens and would be cut off"
+    else:
+        golds = [gold for gold in (gold_of(task, example) for example in examples) if gold is not None]
+        needed = max((about_tokens(gold) for gold in golds), default=0) + 1
         message = f"gold answers of this task need up to about {needed} tokens and would be cut off"
-        report.warn("training.max_completion_length", longest, message, f"use at least {needed}")
+    if needed > longest:
+        report.warnings.append(Suggestion("training.max_completion_length", longest, message, f"use at least {needed}", suggestion=needed))
 
 
 def check_rows_fit(spec: RunSpec, task: Task, examples: list[Example], rows: list[datasets.Row] | None, report: PreflightReport) -> None:

@@ -79,6 +79,24 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "world",
+        "GRPO in a world",
+        "Episodes of several turns, each answered by the world, on the base DAPO."
+        " Every world of the catalogue can be chosen as the task, and played by hand first.",
+        2,
+        (
+            RecipeStage(
+                "GRPO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": {"name": "booking", "difficulty": "easy"},
+                    "training": {"trainer": "grpo", "max_steps": 80, "max_completion_length": 128, "lr_scheduler_type": "linear"},
+                    "evaluation": {"every": 20},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "calendar",
         "GRPO on weekdays",
         "Weekday arithmetic in words, the quickest of the built-in tasks to learn, on the base DAPO."

@@ -3,7 +3,9 @@
 A plugin that cannot be loaded never takes the lab down: it is left out, logged, and named with its reason when somebody asks for it.
 """
 
+import importlib
 import logging
+import pkgutil
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -11,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trainers import worlds
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import TaskChoice
 from trainers.tasks.base import Task
@@ -18,15 +21,24 @@ from trainers.tasks.calendar_days import CalendarDays
 from trainers.tasks.kb import Kb
 from trainers.tasks.mini_gsm import MiniGsm
 from trainers.worlds.base import World
-from trainers.worlds.search import Search
-from trainers.worlds.sums import Sums
-from trainers.worlds.tables import Tables
 
 log = logging.getLogger(__name__)
 
 GROUP = "policy_lab.tasks"
 BUILT_IN: tuple[type[Task], ...] = (MiniGsm, Kb, CalendarDays)  # one family: a further one would change every cached policy and measured effect
-WORLDS: tuple[type[World], ...] = (Search, Sums, Tables)
+
+
+def find_worlds() -> tuple[type[World], ...]:
+    """The classes in the modules of ``trainers/worlds`` that have a name, by that name: one file is one world."""
+    found = dict[str, type[World]]()
+    for module in pkgutil.iter_modules(worlds.__path__):
+        for kind in vars(importlib.import_module(f"{worlds.__name__}.{module.name}")).values():
+            if isinstance(kind, type) and issubclass(kind, World) and "name" in vars(kind):
+                found[kind.name] = kind
+    return tuple(found[name] for name in sorted(found))
+
+
+WORLDS = find_worlds()  # each is a family of its own
 
 
 class UnknownTask(LookupError):

@@ -12,12 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from trainers.contract.events import Message
-from trainers.tasks import answers
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_answer, parse_call
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
+from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
-INFORMATION, END_INFORMATION = "<information>", "</information>"
 NOTHING = "nothing"
 HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
 OTHERS = ("old", "new", "best")  # an old friend is beside the point of who the friend is
@@ -51,7 +50,7 @@ class SearchConfig(BaseModel):
         return share
 
 
-class Search(World):
+class Search(ToolWorld):
     name = "search"
     title = "Search with distractors"
     summary = "Answer a chained question with a search engine over sentences: hits are noisy, and each search takes a turn."
@@ -75,8 +74,8 @@ class Search(World):
         self.rewards = make_rewards(
             self,
             {
-                "correct": ("1 when the episode ends with the right answer between the tags.", 1.0),
-                "format": ("1 when every turn is one search, and the last one an answer.", 0.0),
+                "correct": CORRECT,
+                "format": FORMAT,
                 "evidence": ("Share of the sentences the answer needs that the searches found.", 0.0),
                 "useful": ("Share of the searches that found a sentence the answer needs and that no earlier one had found.", 0.0),
             },
@@ -104,40 +103,31 @@ class Search(World):
         }
         return Example([Message("user", write_question(person, chain, attribute, mark))], needed[-1].value, data)
 
-    def begin(self, example: Example) -> State:
-        return {"queries": [], "found": [], "useful": 0, "errors": 0, "answer": None}
+    def begin_calls(self, example: Example) -> State:
+        return {"queries": [], "found": [], "useful": 0}
 
-    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
-        if (call := parse_call(text, self.tools)) is not None:
-            return self.answer_query(example, state, call[1], rng)
-        answer = parse_answer(text)
-        if answer is None:
-            return Step({**state, "errors": state["errors"] + 1}, done=True, facts={"error": "neither one search nor one answer"})
-        return Step({**state, "answer": answer}, done=True, reward=float(answer == example.reference))
-
-    def answer_query(self, example: Example, state: State, query: str, rng: random.Random) -> Step:
+    def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
         world = read_facts(example)
         evidence = set(example.data.get("evidence", ()))
         is_junk = rng.random() < self.config.junk
         beside = [number for number in range(len(world.facts)) if number not in evidence]
-        hits = rng.sample(beside, min(self.config.hits, len(beside))) if is_junk else world.engine.search(query, self.config.hits)
+        hits = rng.sample(beside, min(self.config.hits, len(beside))) if is_junk else world.engine.search(argument, self.config.hits)
         fresh = [number for number in hits if number in evidence and number not in state["found"]]
         after = {
             **state,
-            "queries": [*state["queries"], query[:100]],
+            "queries": [*state["queries"], argument[:100]],
             "found": [*state["found"], *fresh],
             "useful": state["useful"] + bool(fresh),
         }
         text = " ".join(world.facts[number].sentence for number in hits) or NOTHING
-        facts = {"tool": "search", "query": query[:100], "hits": hits, "evidence": fresh, "junk": is_junk}
-        return Step(after, f"{INFORMATION}{text}{END_INFORMATION}", facts=facts)
+        facts = {"tool": tool, "query": argument[:100], "hits": hits, "evidence": fresh, "junk": is_junk}
+        return Step(after, write_information(text), facts=facts)
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         evidence, queries = example.data.get("evidence"), len(state["queries"])
         return {
             POLICY: {
-                "correct": float(state["answer"] == example.reference),
-                "format": float(state["answer"] is not None and not state["errors"]),
+                **self.score_answer(example, state),
                 "evidence": len(state["found"]) / len(evidence) if evidence else None,
                 "useful": state["useful"] / queries if queries else 0.0,
             }
@@ -145,8 +135,7 @@ class Search(World):
 
     def way(self, example: Example, state: State) -> list[str]:
         """Asks for each missing sentence until it is found: it knows where the noise of this run will strike."""
-        if state["answer"] is not None or state["errors"]:
-            raise LookupError("the episode is over")
+        self.check_open(state)
         world, calls = read_facts(example), list[str]()
         while missing := [number for number in find_evidence(example) if number not in state["found"]]:
             turn = len(state["queries"])
@@ -217,8 +206,4 @@ def find_evidence(example: Example) -> list[int]:
 
 
 def write_query(fact: Fact) -> str:
-    return f"<search>{fact.subject}'s {fact.relation}</search>"
-
-
-def write_answer(answer: str) -> str:
-    return f"{answers.ANSWER}{answer}{answers.END_ANSWER}"
+    return write_call("search", f"{fact.subject}'s {fact.relation}")

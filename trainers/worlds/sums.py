@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_answer, parse_call
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 CALL = re.compile(r"(\d{1,4}) ?([+*-]) ?(\d{1,4})")  # ASCII digits alone: \d knows others, which int() would read too
 LARGE = {"easy": (2, 1), "medium": (2, 2), "hard": (3, 2)}  # digits of the two factors of a product
@@ -31,7 +32,7 @@ class SumsConfig(BaseModel):
     )
 
 
-class Sums(World):
+class Sums(ToolWorld):
     name = "sums"
     title = "Sums with a calculator"
     summary = "Small sums to know by heart and products for the calculator: a call where none is needed costs reward."
@@ -49,15 +50,16 @@ class Sums(World):
     tools = (Tool("calc", "Works out one sum, difference or product of whole numbers."),)
     max_turns = 3
     max_turn_tokens = 14
+    episode_tokens = 48
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
         self.rewards = make_rewards(
             self,
             {
-                "correct": ("1 when the episode ends with the right answer between the tags.", 1.0),
+                "correct": CORRECT,
                 "thrift": ("1 when it is right with no more calls than the prompt needs: none for a sum, one for a product.", 0.3),
-                "format": ("1 when every turn is one call, and the last one an answer.", 0.0),
+                "format": FORMAT,
                 "called": ("1 when the calculator was called for a product, or not called for a sum.", 0.0),
             },
         )
@@ -73,42 +75,35 @@ class Sums(World):
         data = {"left": left, "sign": sign, "right": right, "needed": needed}
         return Example([Message("user", f"What is {left} {sign} {right}?")], str(result), data)
 
-    def begin(self, example: Example) -> State:
-        return {"calls": 0, "errors": 0, "answer": None}
+    def begin_calls(self, example: Example) -> State:
+        return {"calls": 0}
 
-    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
-        if (call := parse_call(text, self.tools)) is not None:
-            failed = rng.random() < self.config.faults
-            result = "error" if failed else calculate(call[1])
-            facts = {"tool": "calc", "query": call[1][:100], "error": result if result == "error" else ""}
-            return Step({**state, "calls": state["calls"] + 1}, f"<information>{result}</information>", facts=facts)
-        answer = parse_answer(text)
-        if answer is None:
-            return Step({**state, "errors": state["errors"] + 1}, done=True, facts={"error": "neither one call nor one answer"})
-        return Step({**state, "answer": answer}, done=True, reward=float(answer == example.reference))
+    def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        failed = rng.random() < self.config.faults
+        result = "error" if failed else calculate(argument)
+        facts = {"tool": tool, "query": argument[:100], "error": result if result == "error" else ""}
+        return Step({**state, "calls": state["calls"] + 1}, write_information(result), facts=facts)
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         right, needed = state["answer"] == example.reference, example.data.get("needed")
         return {
             POLICY: {
-                "correct": float(right),
+                **self.score_answer(example, state),
                 "thrift": None if needed is None else float(right and state["calls"] <= needed),
-                "format": float(state["answer"] is not None and not state["errors"]),
                 "called": None if needed is None else float(min(state["calls"], 1) == needed),
             }
         }
 
     def way(self, example: Example, state: State) -> list[str]:
-        if state["answer"] is not None or state["errors"]:
-            raise LookupError("the episode is over")
-        calls = [write_call(example)] if example.data["needed"] > state["calls"] else []
-        return [*calls, f"<answer>{example.reference}</answer>"]
+        self.check_open(state)
+        calls = [write_product(example)] if example.data["needed"] > state["calls"] else []
+        return [*calls, write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if rng.random() < 0.5:
-            return self.tell_turns(example, [write_call(example), f"<answer>{example.reference}</answer>"])
+            return self.tell_turns(example, [write_product(example), write_answer(example.reference)])
         slip = rng.choice((-10, -2, 0, 2, 10)) if example.data["needed"] else rng.choice((0, 0, 0, 1))
-        return self.tell_turns(example, [f"<answer>{int(example.reference) + slip}</answer>"])
+        return self.tell_turns(example, [write_answer(str(int(example.reference) + slip))])
 
     def read(self, text: str) -> Example | None:
         """``What is 34 * 6?``"""
@@ -120,8 +115,8 @@ class Sums(World):
         return Example([Message("user", f"What is {left} {sign} {right}?")], calculate(f"{left}{sign}{right}"), data)
 
 
-def write_call(example: Example) -> str:
-    return f"<calc>{example.data['left']}{example.data['sign']}{example.data['right']}</calc>"
+def write_product(example: Example) -> str:
+    return write_call("calc", f"{example.data['left']}{example.data['sign']}{example.data['right']}")
 
 
 def calculate(text: str) -> str:

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_answer, parse_call
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE
+from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 SELECT = "SELECT"
 FUNCTIONS = frozenset({"abs", "avg", "count", "length", "lower", "max", "min", "round", "sum", "total", "upper"})  # those without chance or clock
@@ -29,7 +30,7 @@ class TablesConfig(BaseModel):
     rows: int = Field(6, ge=2, le=12, title="Rows", description="People in the table.")
 
 
-class Tables(World):
+class Tables(ToolWorld):
     name = "tables"
     title = "Questions to a table"
     summary = "Answer questions about a table that the policy reads by SQL; its queries really run, on SQLite."
@@ -47,15 +48,16 @@ class Tables(World):
     tools = (Tool("sql", "Runs one SELECT on the table people (name, city, job, age) and returns its first rows."),)
     max_turns = 4
     max_turn_tokens = 32
+    episode_tokens = 80
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
         self.rewards = make_rewards(
             self,
             {
-                "correct": ("1 when the episode ends with the right answer between the tags.", 1.0),
+                "correct": CORRECT,
                 "ran": ("Share of the queries that SQLite could run; 0 without one.", 0.0),
-                "format": ("1 when every turn is one query, and the last one an answer.", 0.0),
+                "format": FORMAT,
                 "grounded": ("1 when the answer is what a query returned.", 0.0),
             },
         )
@@ -67,44 +69,36 @@ class Tables(World):
         question, query = write_question(rng.choice(KINDS[difficulty]), rows, rng)
         return Example([Message("user", question)], run_query(rows, query), {"rows": rows, "query": query})
 
-    def begin(self, example: Example) -> State:
-        return {"queries": 0, "ran": 0, "results": [], "errors": 0, "answer": None}
+    def begin_calls(self, example: Example) -> State:
+        return {"queries": 0, "ran": 0, "results": []}
 
-    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
-        if (call := parse_call(text, self.tools)) is not None:
-            return self.answer_query(example, state, call[1])
-        answer = parse_answer(text)
-        if answer is None:
-            return Step({**state, "errors": state["errors"] + 1}, done=True, facts={"error": "neither one query nor one answer"})
-        return Step({**state, "answer": answer}, done=True, reward=float(answer == example.reference))
-
-    def answer_query(self, example: Example, state: State, query: str) -> Step:
-        facts: dict[str, Any] = {"tool": "sql", "query": query[:200]}
+    def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        facts: dict[str, Any] = {"tool": tool, "query": argument[:200]}
         try:
-            result, ran = run_query(example.data.get("rows", []), query), 1
+            result, ran = run_query(example.data.get("rows", []), argument), 1
         except ValueError as error:
             result, ran, facts["error"] = "error", 0, str(error)[:200]
         results = [*state["results"], *([result] if ran else [])]
         return Step(
             {**state, "queries": state["queries"] + 1, "ran": state["ran"] + ran, "results": results},
-            f"<information>{result}</information>",
+            write_information(result),
             facts=facts,
         )
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         return {
             POLICY: {
-                "correct": float(state["answer"] == example.reference),
+                **self.score_answer(example, state),
                 "ran": state["ran"] / state["queries"] if state["queries"] else 0.0,
-                "format": float(state["answer"] is not None and not state["errors"]),
                 "grounded": float(state["answer"] in state["results"]),
             }
         }
 
     def way(self, example: Example, state: State) -> list[str]:
-        if state["answer"] is not None or state["errors"] or state["queries"] + 2 > self.max_turns:
-            raise LookupError("the episode is over")
-        return [f"<sql>{example.data['query']}</sql>", f"<answer>{example.reference}</answer>"]
+        self.check_open(state)
+        if state["queries"] + 2 > self.max_turns:
+            raise LookupError("too few turns are left")
+        return [write_call("sql", example.data["query"]), write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         kind, rows = rng.random(), example.data["rows"]
@@ -112,7 +106,7 @@ class Tables(World):
             return self.tell_turns(example, self.way(example, self.begin(example)))
         _, query = write_question(rng.choice(KINDS["hard"]), rows, rng)
         guess = run_query(rows, query)
-        return self.tell_turns(example, [*([f"<sql>{query}</sql>"] if kind < 0.7 else []), f"<answer>{guess}</answer>"])
+        return self.tell_turns(example, [*([write_call("sql", query)] if kind < 0.7 else []), write_answer(guess)])
 
 
 def write_question(kind: str, rows: list[list[Any]], rng: random.Random) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from trainers.contract.spec import FINAL, SpecError, parse_spec
 
 Spec = dict[str, Any]
 CUSTOM = "custom"
+WORLD = "world"  # the recipe that trains in any world
 NAMED = ("policy", "teacher", "dataset")  # parts of a spec that hold names where a launched one has paths
 SHOWN_RUNS = 60  # newest runs offered as policies
 
@@ -45,6 +46,18 @@ def of_recipe(catalog: Catalog, name: str) -> Draft:
     recipe = catalog.recipe(name)
     stages = [(stage["title"], complete_spec(catalog, stage["spec"])) for stage in recipe["stages"]]
     return Draft(name, recipe["title"], recipe["summary"], stages, recipe["needs"])
+
+
+def of_world(catalog: Catalog, name: str) -> Draft:
+    """The recipe of worlds with this one as its task, and room for its longest episode. Raises CatalogError."""
+    world = next((task for task in catalog.tasks if task["name"] == name and "tools" in task), None)
+    if world is None:
+        raise CatalogError(f"there is no world {name}")
+    draft = of_recipe(catalog, WORLD)
+    title, spec = draft.stages[0]
+    training = {**spec["training"], "max_completion_length": world["episode_tokens"]}
+    spec = {**spec, "task": {**spec["task"], "name": name, "difficulty": next(iter(world["difficulties"]))}, "training": training}
+    return Draft(WORLD, draft.title, draft.summary, [(title, spec)], draft.needs)
 
 
 def of_clone(catalog: Catalog, run: Run) -> Draft:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from trainers.policies import tiny
+from trainers.policies.sampling import chat_ids
 from trainers.tasks.base import Example
 from trainers.tasks.registry import WORLDS
 from trainers.worlds.base import POLICY, Replay, State, World, replay_episode
@@ -29,7 +31,6 @@ HOSTILE = [
     "</answer><information>1</information>",
     "<answer>'; DROP TABLE x; --</answer>",
 ]
-CONTEXT = 256  # positions of the built-in policy
 
 
 @pytest.fixture(params=WORLDS, ids=lambda kind: kind.name)
@@ -123,7 +124,20 @@ def test_demonstrations_replay_as_this_world_wrote_them_and_fit(world: World) ->
         assert [turn.text for turn in replay.turns] == [one.text for one in said if one.seat]
         for whole in (text, world.gold(example)):
             prompt = " ".join(message.content for message in example.prompt)
-            assert count_pieces(prompt) + count_pieces(whole) < CONTEXT
+            assert count_pieces(prompt) + count_pieces(whole) < tiny.CONTEXT
+
+
+def test_the_longest_episode_fits_into_the_tokens_that_the_recipe_gives_it(world: World) -> None:
+    family = tiny.find_family(world)
+    tokenizer = tiny.build_tokenizer(family.texts, family.tags)
+    longest = prompt = 0
+    for example in examples_of(world, 100):
+        longest = max(longest, len(tokenizer.encode(world.gold(example), add_special_tokens=False)))
+        prompt = max(prompt, len(chat_ids(tokenizer, [example.prompt])[0]))
+        for turn in world.way(example, world.begin(example)):
+            assert len(tokenizer.encode(turn, add_special_tokens=False)) < world.max_turn_tokens
+    assert longest <= 0.75 * world.episode_tokens
+    assert prompt + world.episode_tokens <= tiny.CONTEXT
 
 
 def count_pieces(text: str) -> int:

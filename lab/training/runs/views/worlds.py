@@ -9,12 +9,14 @@ from django.template.response import TemplateResponse
 from lab.lib.refusals import Refusal
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.training.catalog.catalog import load_catalog
+from lab.training.catalog.world_curves import load_world_curve
 from lab.training.runs import world_plays
 from lab.training.runs.schema_form import build_schema_fields
 
 
 def list_worlds(request: LabRequest) -> HttpResponse:
-    return render(request, "catalog/worlds.html", {"room": "methods", "worlds": world_plays.list_worlds(load_catalog())})
+    worlds = [{**world, "curve": load_world_curve(world["name"])} for world in world_plays.list_worlds(load_catalog())]
+    return render(request, "catalog/worlds.html", {"room": "methods", "worlds": worlds})
 
 
 def show_world(request: LabRequest, world: str) -> HttpResponse:
@@ -29,8 +31,8 @@ def show_world(request: LabRequest, world: str) -> HttpResponse:
         "world": entry,
         "play": play,
         "examples": range(1, world_plays.MOST_EXAMPLES + 1),
+        "curve": load_world_curve(world),
         "options": build_schema_fields(entry["options"]),
-        "recipes": [recipe for recipe in catalog.recipes if recipe["stages"][0]["spec"].get("task", {}).get("name") == world],
     }
     try:
         context["episode"] = world_plays.play_turn(request.team.pk, world, play)

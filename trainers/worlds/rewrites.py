@@ -1,0 +1,142 @@
+"""Number paths: reach a goal by rewriting a number, one rule a turn. Every state can be checked, which is what search over steps needs.
+
+``From 4 to 11 in 3 moves.`` wants ``<move>*2</move>``, gets ``<information>8 to 11</information>``, and ends the episode with ``<move>+3</move>``.
+The built-in policy hardly learns it by reinforcement alone: a world for search, expert iteration and step pairs (BFS-Prover-V2, Astro, CPL).
+"""
+
+import random
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.contract.events import Message
+from trainers.tasks.base import Example
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_call
+from trainers.worlds.tool_use import write_call, write_information
+
+RULES: dict[str, Callable[[int], int]] = {"+3": lambda number: number + 3, "*2": lambda number: number * 2, "-1": lambda number: number - 1}
+MOST = 99  # beyond it, and below 0, is a dead end
+DEPTHS = {"easy": (1, 2), "medium": (2, 3), "hard": (3, 4)}  # moves of the shortest way
+PROBLEM = re.compile(r"From (\d{1,2}) to (\d{1,2}) in (\d) moves\.")
+
+
+class RewritesConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    spare: int = Field(1, ge=0, le=3, title="Spare moves", description="Moves an episode may take beyond the shortest way.")
+
+
+class Rewrites(World):
+    name = "rewrites"
+    title = "Number paths"
+    summary = "Rewrite a number by +3, *2 and -1 until it is the goal: every step can be checked, dead ends included."
+    Config = RewritesConfig
+    config: RewritesConfig
+    difficulties = {"easy": "1 or 2 moves at least.", "medium": "2 or 3 moves at least.", "hard": "3 or 4 moves at least."}
+    demonstrations = (
+        "Of mixed quality by design, so that reinforcement has strategies to choose between: 60 % go the shortest way, 40 % make moves at random"
+        " until none is left."
+    )
+    tools = (Tool("move", f"Rewrites the number by one rule: {', '.join(RULES)}."),)
+    max_turns = 8
+    max_turn_tokens = 8
+    episode_tokens = 64
+
+    def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
+        super().__init__(options, seed)
+        self.rewards = make_rewards(
+            self,
+            {
+                "correct": ("1 when the number has become the goal.", 1.0),
+                "shortest": ("1 when it took no more moves than the shortest way.", 0.0),
+                "format": ("1 when every turn is one rule.", 0.0),
+            },
+        )
+
+    def example(self, rng: random.Random, difficulty: str) -> Example:
+        depth = rng.randint(*DEPTHS[difficulty])
+        while True:
+            start, goal = rng.randint(1, 20), rng.randint(1, 60)
+            way = find_way(start, goal, depth)
+            if way is not None and len(way) == depth:
+                return make_example(start, goal, depth + self.config.spare, depth)
+
+    def begin(self, example: Example) -> State:
+        return {"number": example.data.get("start", 0), "moves": 0, "reached": False, "over": False, "errors": 0}
+
+    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
+        call = parse_call(text, self.tools)
+        if call is None or call[1] not in RULES:
+            return Step({**state, "errors": state["errors"] + 1, "over": True}, done=True, facts={"error": "not one of the rules"})
+        number, moves, goal = RULES[call[1]](state["number"]), state["moves"] + 1, example.data.get("goal")
+        after, facts = {**state, "number": number, "moves": moves}, {"tool": "move", "query": call[1], "number": number}
+        if number == goal:
+            return Step({**after, "reached": True, "over": True}, done=True, reward=1.0, facts=facts)
+        if not 0 <= number <= MOST:
+            return Step({**after, "over": True}, done=True, reward=0.0, facts=facts | {"error": "a dead end"})
+        if moves >= example.data.get("moves", 0):
+            return Step({**after, "over": True}, done=True, reward=0.0, facts=facts | {"error": "no moves are left"})
+        return Step(after, write_information(f"{number} to {goal}"), facts=facts)
+
+    def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
+        shortest = example.data.get("shortest")
+        return {
+            POLICY: {
+                "correct": float(state["reached"]),
+                "shortest": None if shortest is None else float(state["reached"] and state["moves"] <= shortest),
+                "format": float(not state["errors"]),
+            }
+        }
+
+    def way(self, example: Example, state: State) -> list[str]:
+        if state["over"]:
+            raise LookupError("the episode is over")
+        rules = find_way(state["number"], example.data["goal"], example.data["moves"] - state["moves"])
+        if rules is None:
+            raise LookupError("the goal is out of reach")
+        return [write_call("move", rule) for rule in rules]
+
+    def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        if rng.random() < 0.6:
+            return self.tell_turns(example, self.way(example, self.begin(example)))
+        state, calls, done = self.begin(example), list[str](), False
+        while not done:
+            calls.append(write_call("move", rng.choice(list(RULES))))
+            step = self.step(example, state, POLICY, calls[-1], rng)
+            state, done = step.state, step.done
+        return self.tell_turns(example, calls)
+
+    def read(self, text: str) -> Example | None:
+        """``From 4 to 11 in 3 moves.``, where there is a way in so many moves."""
+        found = PROBLEM.fullmatch(text) if text.isascii() else None
+        if found is None:
+            return None
+        start, goal, moves = map(int, found.groups())
+        way = find_way(start, goal, min(moves, self.max_turns)) if start != goal else None
+        return None if way is None else make_example(start, goal, moves, len(way))
+
+
+def make_example(start: int, goal: int, moves: int, shortest: int) -> Example:
+    data = {"start": start, "goal": goal, "moves": moves, "shortest": shortest}
+    return Example([Message("user", f"From {start} to {goal} in {moves} moves.")], str(goal), data)
+
+
+def find_way(start: int, goal: int, most: int) -> list[str] | None:
+    """The rules of a shortest way of ``most`` moves or fewer, by breadth first; None where there is none."""
+    ways: dict[int, list[str]] = {start: []}
+    waiting = deque([start])
+    while waiting:
+        number = waiting.popleft()
+        if number == goal:
+            return ways[number]
+        if len(ways[number]) >= most:
+            continue
+        for rule, rewrite in RULES.items():
+            reached = rewrite(number)
+            if 0 <= reached <= MOST and reached not in ways:
+                ways[reached] = [*ways[number], rule]
+                waiting.append(reached)
+    return None
