@@ -138,6 +138,7 @@ def describe_task(task: Task) -> dict[str, Any]:
 def describe_world(world: World) -> dict[str, Any]:
     return {
         "episode_tokens": world.episode_tokens,
+        "takes_answer": world.takes_answer,
         "tools": [{"name": tool.name, "summary": tool.summary} for tool in world.tools],
         "seats": [{"name": seat.name, "summary": seat.summary} for seat in world.seats],
         "options": world.Config.model_json_schema(),

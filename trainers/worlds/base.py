@@ -108,6 +108,7 @@ class World(Task):
     seats: ClassVar[tuple[Seat, ...]] = (Seat(POLICY, "The policy that is trained."),)
     tools: ClassVar[tuple[Tool, ...]] = ()
     form: ClassVar[Form] = "tags"
+    takes_answer: ClassVar[bool] = False  # whether a turn can be a final answer between its tags
     episode_tokens: ClassVar[int] = 96  # of the built-in policy: the longest gold episode fits, whatever the difficulty, and some detours
     Config: ClassVar[type[BaseModel]] = NoOptions  # strict and frozen: the options of a launch
 

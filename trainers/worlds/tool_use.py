@@ -10,6 +10,8 @@ from trainers.worlds.base import State, Step, World, parse_answer, parse_call
 class ToolWorld(World):
     """Subclass it and write ``call_tool`` and ``outcome``. A turn that is neither one call nor one answer ends the episode."""
 
+    takes_answer = True
+
     def begin(self, example: Example) -> State:
         return {"answer": None, "errors": 0, **self.begin_calls(example)}
 
