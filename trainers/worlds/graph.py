@@ -19,8 +19,8 @@ EDGES = ("friend", "boss")  # one each
 FEATURES = {"city": ("Rome", "Oslo", "Lima", "Cairo"), "job": ("cook", "nurse", "pilot", "judge")}
 SEVERAL = "pet"  # from none to three
 PETS = ("cat", "dog", "fox")
-KINDS = {"easy": ("feature", "degree"), "medium": ("feature of", "degree of"), "hard": ("feature of of", "degree of of")}
-HOPS = {"feature": 0, "degree": 0, "feature of": 1, "degree of": 1, "feature of of": 2, "degree of of": 2}
+KINDS = {"easy": ("degree", "feature of"), "medium": ("feature of", "degree of"), "hard": ("feature of of", "degree of of")}
+HOPS = {"degree": 0, "feature of": 1, "degree of": 1, "feature of of": 2, "degree of of": 2}
 NOTHING = "nothing"
 
 
@@ -38,8 +38,8 @@ class Graph(ToolWorld):
     Config = GraphConfig
     config: GraphConfig
     difficulties = {
-        "easy": "A feature of a person, or how many pets they have.",
-        "medium": "The same of somebody an edge leads to.",
+        "easy": "How many pets a person has, or a feature of somebody an edge leads to.",
+        "medium": "A feature or the number of pets of somebody an edge leads to.",
         "hard": "The same of somebody two edges lead to.",
     }
     demonstrations = (
