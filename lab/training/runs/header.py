@@ -11,6 +11,7 @@ from django.utils import timezone
 from lab.training.runs import live
 from lab.training.runs.curve_values import WORDS
 from lab.training.runs.models import Run, Status
+from lab.training.runs.process_counts import read_run_size
 from lab.training.runs.resumption import find_resume_objection
 from lab.training.runs.stack import build_method_chips, stack_of
 from lab.training.runs.team_tasks import find_spec_task
@@ -70,6 +71,7 @@ def build_run_header(run: Run, tab: str) -> dict[str, Any]:
         "more": [action for action in actions if action.in_menu],
         "notice": build_run_notice(run),
         "own_task": find_spec_task(run.team, run.spec),
+        "size": None if run.outside else read_run_size(run.spec),
         "words": WORDS,
     }
 
