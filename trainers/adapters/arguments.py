@@ -4,6 +4,7 @@ from typing import Any
 
 from trainers.attempt import ranks
 from trainers.attempt.context import Attempt
+from trainers.contract.spec import ACCELERATE, NO_SHARDING
 
 
 def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
@@ -35,10 +36,17 @@ def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
         "save_strategy": "no",  # callbacks.BetweenSteps decides, Resumable saves
         "report_to": "none",
         "disable_tqdm": True,
-        **build_rank_arguments(),
+        **build_rank_arguments(attempt),
     }
 
 
-def build_rank_arguments() -> dict[str, Any]:
+def build_rank_arguments(attempt: Attempt) -> dict[str, Any]:
     """Of a run in several processes: one that does not answer ends it, and every parameter has a gradient in each step."""
-    return {"ddp_timeout": int(ranks.SILENCE_SECONDS), "ddp_find_unused_parameters": False} if ranks.count() > 1 else {}
+    if ranks.count() == 1:
+        return {}
+    waiting = {"ddp_timeout": int(ranks.SILENCE_SECONDS)}
+    if attempt.spec.resources.sharding == NO_SHARDING:
+        return {**waiting, "ddp_find_unused_parameters": False}
+    if attempt.spec.resources.sharding == ACCELERATE:
+        return waiting
+    return {**waiting, "fsdp": True, "fsdp_config": {"version": 2, "state_dict_type": "FULL_STATE_DICT", "reshard_after_forward": True}}

@@ -196,6 +196,10 @@ class GroupAdapter(RewardedAdapter):
         output[ROW] = torch.arange(len(every))[own]
         return output
 
+    def _generate(self, prompts: Any) -> Any:
+        with ranks.gather_weights(self.model):
+            return super()._generate(prompts)
+
     def note_cut_off(self, batch: GenerationBatch) -> None:
         """TRL takes every completion without an end token for one that was cut off; episodes of a world say themselves how they ended."""
         batch.ends_by_reason = isinstance(self.task, World)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType
 from peft import PeftModel
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, Trainer
@@ -18,6 +20,7 @@ from trainers.attempt.callbacks import BetweenSteps
 from trainers.attempt.context import Attempt
 from trainers.attempt.edits import Edits
 from trainers.attempt.evaluate import HeldOut
+from trainers.checks.machine_needs import SHARD_ON_CPU
 from trainers.contract.edits import BETA, LEARNING_RATE
 from trainers.contract.events import Checkpoint
 from trainers.methods.stack import Stack
@@ -48,6 +51,11 @@ class Resumable(Trainer):  # type: ignore[misc]
         if getattr(self, "ref_model", None) is not None:
             stack.context.reference = self.ref_model
         self.remove_callback(PrinterCallback)  # the spool has the metrics
+
+    def create_accelerator_and_postprocess(self) -> None:
+        if (self.args.fsdp or "ACCELERATE_USE_FSDP" in os.environ) and os.environ.get(SHARD_ON_CPU):
+            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_XPU
+        super().create_accelerator_and_postprocess()
 
     def at_boundary(self) -> bool:
         """Whether a checkpoint now would hold all there is to go on from."""
@@ -82,7 +90,8 @@ class Resumable(Trainer):  # type: ignore[misc]
     def measure_heldout(self, step: int) -> None:
         """By the first of several processes, while the others wait."""
         if (heldout := self.heldout) is not None:
-            ranks.done_by_first(lambda: heldout.measure(self.accelerator.unwrap_model(self.model), step))
+            with ranks.gather_weights(self.model):
+                ranks.done_by_first(lambda: heldout.measure(self.accelerator.unwrap_model(self.model), step))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Writes everything under another name first: a checkpoint that can be seen is whole, and every event up to it is on the disk.

@@ -27,13 +27,14 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from trainers.adapters.resumable import clear_partial, list_whole_checkpoints
 from trainers.attempt import ranks, train
+from trainers.attempt.accelerate_configuration import find_accelerate_file, read_accelerate_environment
 from trainers.attempt.context import CHECKPOINTS, Attempt
 from trainers.attempt.generation_server import ServerPorts, run_generation_server
 from trainers.attempt.ranks import RanksFailed
 from trainers.attempt.report import Reporter, SilentReporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import RunSpec
+from trainers.contract.spec import ACCELERATE, RunSpec
 from trainers.contract.spool import SPOOL, SpoolWriter
 from trainers.policies import loading as policies
 
@@ -85,6 +86,8 @@ def lead_ranks(spec: RunSpec, folder: Path, reporter: Reporter, stop: StopReques
     task = train.find_task(spec)
     train.refuse_missing(spec)
     refuse_missing_gpus(spec)
+    if spec.resources.sharding == ACCELERATE:
+        read_accelerate_environment(find_accelerate_file(), spec.resources.processes)
     clear_partial(folder / CHECKPOINTS)
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     resume = next(iter(list_whole_checkpoints(folder / CHECKPOINTS)[::-1]), None)
@@ -186,6 +189,8 @@ def run_rank(orders_file: str) -> int:
     try:
         train.set_up()
         use_own_gpu(spec)
+        if spec.resources.sharding == ACCELERATE:
+            os.environ.update(read_accelerate_environment(find_accelerate_file(), spec.resources.processes))
         ranks.join(on_cpu=spec.device == "cpu" or not torch.cuda.is_available())
         with open_reporter(folder, orders.attempt) as reporter:
             train_rank(spec, folder, reporter, orders)

@@ -5,7 +5,8 @@ attempt; while the first does something alone (evaluates, samples pairs, asks pe
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import gather_object
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed.fsdp import FSDPModule
 
 T = TypeVar("T")
 
@@ -69,6 +71,27 @@ def leave() -> None:
 
 def is_joined() -> bool:
     return _patient is not None
+
+
+@contextmanager
+def gather_weights(model: Any) -> Iterator[None]:
+    """All processes enter it together. Inside each has all weights of a model that is sharded (FSDP2), and may use it as often as it likes without
+    the others: nothing is exchanged in its forward passes until all have left."""
+    parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    if not parts:
+        yield
+        return
+    model._get_fsdp_state()._lazy_init()  # what the parts share; PyTorch does it in the first forward pass of the whole, before that of a part
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        wait_for_all()
+        for part in parts:
+            part.set_reshard_after_forward(True, recurse=False)
+        model.reset_iter_state()  # and forgets these passes, which differ between processes: backward passes fetch parts in the order of them
 
 
 def wait_for_all() -> None:

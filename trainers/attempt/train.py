@@ -56,7 +56,7 @@ from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Sa
 from trainers.contract.hyperparameters import DPO, KTO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.machine import HERE, Machine, list_optional_packages
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
+from trainers.contract.spec import FINAL, NO_SHARDING, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
 from trainers.data import datasets, identity, pairs
 from trainers.methods import stack as stacks
@@ -176,7 +176,8 @@ def train_attempt(attempt: Attempt, edits: Edits | None, resume: Path | None) ->
     if done < spec.training.max_steps:
         log.info("stopped after step %d by %s", done, stop.why)
         return STOPPED, done
-    ranks.done_by_first(lambda: save_final(attempt, trainer, done))
+    weights = trainer.accelerator.get_state_dict(trainer.model) if spec.resources.sharding != NO_SHARDING else None  # of all processes, in the first
+    ranks.done_by_first(lambda: save_final(attempt, trainer, done, weights))
     return FINISHED, done
 
 
@@ -341,12 +342,12 @@ def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | 
     return made
 
 
-def save_final(attempt: Attempt, trainer: Resumable, step: int) -> None:
-    """Exports the policy; whoever sees the folder sees all of it."""
+def save_final(attempt: Attempt, trainer: Resumable, step: int, weights: dict[str, Any] | None = None) -> None:
+    """Exports the policy; whoever sees the folder sees all of it. ``weights``: where the model itself holds a share of them."""
     attempt.reporter.phase("saving")
     partial, final = attempt.folder / f".{FINAL}.partial", attempt.folder / FINAL
     shutil.rmtree(partial, ignore_errors=True)
-    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial, attempt.policy.folder)
+    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial, attempt.policy.folder, weights)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     attempt.reporter.event(Saved, step=step, path=FINAL, bytes=policies.compute_folder_size(final))

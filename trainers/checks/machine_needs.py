@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from trainers.checks.model_memory import computes_in_half
 from trainers.contract.machine import PACKAGES, Machine
 from trainers.contract.problems import Problem
-from trainers.contract.spec import RunSpec
+from trainers.contract.spec import NO_SHARDING, RunSpec
+
+# accelerate leaves FSDP out on CPUs without a word. Tests of sharding set this, and it takes the CPUs for accelerators that it knows nothing about.
+SHARD_ON_CPU = "LAB_TEST_SHARD_ON_CPU"
 
 
 def find_machine_problems(spec: RunSpec, machine: Machine) -> Iterator[Problem]:
@@ -22,6 +26,11 @@ def find_machine_problems(spec: RunSpec, machine: Machine) -> Iterator[Problem]:
         yield from find_missing(field, value, "FlashAttention 2 needs", "flash_attn", "use sdpa", spec, machine)
         if not computes_in_half(spec):
             yield Problem(field, value, "FlashAttention 2 computes in bf16 only", "set precision to auto or bf16, or use sdpa")
+    if spec.resources.sharding != NO_SHARDING and not machine.gpu and not os.environ.get(SHARD_ON_CPU):
+        sharding = spec.resources.sharding
+        yield Problem(
+            "resources.sharding", sharding, f"weights are sharded over GPUs and {machine.name} has none", "use a GPU worker, or sharding none"
+        )
     if spec.use_liger_kernel:
         yield from find_missing("use_liger_kernel", True, "Liger's kernels need", "liger_kernel", "turn Liger kernels off", spec, machine)
 

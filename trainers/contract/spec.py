@@ -24,6 +24,8 @@ HUMAN = "human"  # the reward column of what people say
 MOST_RANKED = 26  # answers of a group that a person can rank
 SHA256 = r"^[0-9a-f]{64}$"
 FINAL = "final"  # folder of the exported policy inside a run folder
+NO_SHARDING = "none"
+ACCELERATE = "accelerate"
 PARALLEL_TRAINERS = frozenset({"grpo", "dpo", "kto", "sft", "reward"})  # what several processes can train together
 
 
@@ -185,6 +187,13 @@ class Resources(Strict):
         ge=1,
         le=64,
     )
+    sharding: Literal["none", "fsdp2", "accelerate"] = param(
+        "none",
+        "none: each process keeps all weights, gradients and optimiser states (DDP). fsdp2: each keeps its share of them (PyTorch FSDP2). "
+        "accelerate: as the worker's accelerate configuration says (LAB_ACCELERATE_CONFIG; DeepSpeed, for example), which we have not tested.",
+        title="Sharding",
+        advanced=True,
+    )
 
 
 class RunSpec(Strict):
@@ -252,10 +261,16 @@ class RunSpec(Strict):
 
     def _undivided(self) -> list[Problem]:
         """What keeps several processes from training this run."""
-        count, name = self.resources.processes, self.training.trainer
+        count, name, sharding = self.resources.processes, self.training.trainer, self.resources.sharding
         if count == 1:
-            return []
+            message, fix = "one process has nobody to share weights with", "use 2 processes at least, or sharding none"
+            return [Problem("resources.sharding", sharding, message, fix)] if sharding != NO_SHARDING else []
         problems = []
+        if sharding != NO_SHARDING and self.lora is not None:
+            message, fix = "adapters are trained with all weights in each process", "use sharding none, or train all weights"
+            problems.append(Problem("resources.sharding", sharding, message, fix))
+        if sharding != NO_SHARDING and self.device == "cpu":
+            problems.append(Problem("resources.sharding", sharding, "weights are sharded over GPUs", "use device cuda or auto, or sharding none"))
         if name not in PARALLEL_TRAINERS:
             fix = f"use 1, or train {', '.join(sorted(PARALLEL_TRAINERS))}"
             problems.append(Problem("resources.processes", count, f"{name} trains in one process", fix))

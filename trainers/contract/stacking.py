@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, create_model
 from trainers.contract import refusals, stack_conflicts
 from trainers.contract.hyperparameters import TRANSFORMERS, Strict
 from trainers.contract.problems import Problem
-from trainers.contract.spec import MethodChoice, RunSpec
+from trainers.contract.spec import NO_SHARDING, MethodChoice, RunSpec
 from trainers.contract.stack_conflicts import Chosen
 from trainers.contract.stack_order import in_order
 
@@ -28,6 +28,7 @@ DEFAULT_BASES = {
     "reward": "reward-model",
 }  # of each trainer
 TYPES: dict[str, Any] = {"integer": int, "number": float, "boolean": bool, "string": str, "array": list[Any], "object": dict[str, Any], "null": None}
+WHOLE_WEIGHTS = ("gradients", "reference")  # hooks that are given the parameters themselves
 BOUNDS = {"minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt", "minLength": "min_length", "maxLength": "max_length"}
 WORDS = {"at least": "at least", "at most": "at most", "equals": "=", "differs from": "other than"}
 
@@ -119,6 +120,9 @@ def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -
     if spec.resources.processes > 1 and not entry.get("parallel", True):
         message = f"{entry['name']} remembers what its loss has seen, and each of several processes sees only its share"
         verdict.problems.append(Problem("resources.processes", spec.resources.processes, message, "use 1, or remove the method"))
+    if spec.resources.sharding != NO_SHARDING and (hook := next((hook for hook in WHOLE_WEIGHTS if hook in entry["hooks"]), "")):
+        message = f"{entry['name']} works on whole weights ({hook}), of which each process keeps a share"
+        verdict.problems.append(Problem("resources.sharding", spec.resources.sharding, message, "use none, or remove the method"))
     if "reference" in entry["owns"] and spec.lora is not None:
         message = f"{entry['name']} moves the reference policy, which under LoRA is the policy without its adapters"
         verdict.problems.append(Problem("lora", "on", message, "train all weights"))

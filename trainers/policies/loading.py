@@ -197,18 +197,18 @@ def build_lora_config(lora: Lora, task_type: str = "CAUSAL_LM", **more: Any) -> 
     return LoraConfig(r=lora.r, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=layers, task_type=task_type, **more)
 
 
-def export_policy(model: Any, tokenizer: Any, folder: Path, base: Path | None = None) -> None:
+def export_policy(model: Any, tokenizer: Any, folder: Path, base: Path | None = None, weights: dict[str, Any] | None = None) -> None:
     """Writes a policy that anything can load: adapters merged, safetensors, tokenizer with its chat template. Ends the model's training.
 
     Adapters on 4-bit weights are merged into the weights of ``base``, the folder they came from, in bf16: merged into the 4-bit ones they would be
-    rounded to 4 bits.
+    rounded to 4 bits. ``weights``: to write in the place of the model's own.
     """
     from peft import PeftModel
 
     if isinstance(model, PeftModel):
         is_quantized = getattr(model.get_base_model(), "is_quantized", False)
         model = merge_into(base, model, folder) if is_quantized and base is not None else model.merge_and_unload()
-    model.save_pretrained(folder, safe_serialization=True)
+    model.save_pretrained(folder, safe_serialization=True, state_dict=weights)
     tokenizer.save_pretrained(folder)
 
 

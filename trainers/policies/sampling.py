@@ -173,6 +173,7 @@ class Sampler:
                 attention_mask=padded["attention_mask"].to(self.model.device),
                 generation_config=config,
                 logits_processor=LogitsProcessorList(watching),
+                synced_gpus=False,  # of several processes that share weights (FSDP2) each has them all here, and samples on its own
                 **({"tokenizer": self.tokenizer} if self.watch_text else {}),
             )
         new = out[:, padded["input_ids"].shape[1] :]  # (B, T)
