@@ -10,7 +10,7 @@ from bench.effect_statistics import VERDICTS, Comparison, Result, results_of
 from trainers.catalog.entries import built_in_entries
 
 SLOW = 1.15
-GROUPS = ("group", "tokens", "prompts", "pairs", "analysis")
+GROUPS = ("group", "tokens", "prompts", "pairs", "worlds", "analysis")
 HEADER = (
     "method",
     "claim",

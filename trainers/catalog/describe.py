@@ -111,6 +111,7 @@ def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
         "cautions": dict(kind.cautions),
         "whole_answers": kind.whole_answers,
         "requires": [asdict(need) for need in kind.requires],
+        "worlds": sorted(kind.worlds),
         "parameters": kind.Config.model_json_schema(),
         "panels": [asdict(panel) for panel in kind.panels()],
     }

@@ -13,6 +13,7 @@ GROUPS = {
     "tokens": "Tokens",
     "prompts": "Prompts and curriculum",
     "pairs": "Pairs",
+    "worlds": "Multi-turn environments",
     "analysis": "Analysis",
     "installed": "From other packages",
 }
@@ -70,6 +71,7 @@ def in_full(entry: Entry) -> str:
     facts += [("conflicts with", f"{name}{f': {why}' if why else ''}") for name, why in entry["excludes"].items()]
     facts += [("with", f"{name}: {why}") for name, why in entry["cautions"].items()]
     facts += [("requires", "; ".join(format_requirement(need) for need in entry["requires"]))]
+    facts += [("worlds", " or ".join(entry["worlds"]))]
     facts += [
         ("claim", f"{entry['claim']['metric']} {entry['claim']['direction']}"),
         ("draws", ", ".join(panel["title"] for panel in entry["panels"])),
@@ -148,6 +150,7 @@ def render_method_section(entry: Entry) -> str:
     facts += [f"decides the {', the '.join(entry['owns'])}"] if entry["owns"] else []
     facts += [format_roles(entry)] if entry["roles"] else []
     facts += [f"conflicts with {', '.join(entry['excludes'])}"] if entry["excludes"] else []
+    facts += [f"in the world {' or '.join(entry['worlds'])}"] if entry["worlds"] else []
     facts += [f"the default base of {trainer}" for trainer in by_default]
     parts = [head, entry["idea"], " · ".join(facts)]
     if entry["formula"]:

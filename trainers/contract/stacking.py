@@ -58,7 +58,7 @@ def check_stack(spec: RunSpec, entries: Mapping[str, Entry]) -> Verdict:
         if entry is None:
             verdict.problems.append(Problem(f"{where}.name", choice.name, "there is no such method", "choose one from the catalogue"))
             continue
-        verdict.problems += list(wrong_place(where, entry, spec)) + list(wrong_config(where, choice, entry))
+        verdict.problems += [*wrong_place(where, entry, spec), *find_wrong_world(entry, spec), *wrong_config(where, choice, entry)]
         chosen.append(stack_conflicts.fill_method_defaults(where, entry, choice.config))
     verdict.problems += stack_conflicts.find_stack_problems(chosen)
     verdict.warnings += stack_conflicts.find_stack_warnings(chosen)
@@ -92,6 +92,14 @@ def wrong_place(where: str, entry: Entry, spec: RunSpec) -> Iterator[Problem]:
     elif trainer not in entry["trains"]:
         on = " or ".join(entry["trains"])
         yield Problem(f"{where}.name", name, f"works on {on}, not on {trainer}", f"set training.trainer to {on}, or remove it")
+
+
+def find_wrong_world(entry: Entry, spec: RunSpec) -> Iterator[Problem]:
+    """A method that is bound to worlds finds nothing to act on in the episodes of another task."""
+    worlds, task = entry.get("worlds", []), spec.task.name
+    if worlds and (task not in worlds or spec.task.file is not None):
+        allowed = " or ".join(worlds)
+        yield Problem("task.name", task, f"{entry['name']} works in the world {allowed} only", f"set task.name to {allowed}, or remove the method")
 
 
 def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -> None:

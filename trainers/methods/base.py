@@ -52,6 +52,7 @@ class Method:
     cautions: ClassVar[Mapping[str, str]] = {}  # method it can be stacked with -> what of which one is lost then
     whole_answers: ClassVar[bool] = False  # its policy loss takes one advantage for an answer: the mean of what its tokens have
     requires: ClassVar[tuple[Requirement, ...]] = ()
+    worlds: ClassVar[frozenset[str]] = frozenset()  # tasks it can train on, by name; empty: any
     ordered: ClassVar[bool] = False  # pairs: rows are trained on in the order that ``data`` left them, not shuffled
 
     def __init__(self, config: Any = None) -> None:

@@ -8,10 +8,10 @@ import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
 
-from trainers.methods import analysis, bases, group, pairs, prompts, tokens
+from trainers.methods import analysis, bases, group, pairs, prompts, tokens, worlds
 from trainers.methods.base import Method
 
-GROUPS = {"bases": bases, "group": group, "tokens": tokens, "prompts": prompts, "pairs": pairs, "analysis": analysis}
+GROUPS = {"bases": bases, "group": group, "tokens": tokens, "prompts": prompts, "pairs": pairs, "worlds": worlds, "analysis": analysis}
 ENTRY_POINTS = "policy_lab.methods"
 
 

@@ -11,6 +11,7 @@ GROUPS = {
     "tokens": "Tokens",
     "prompts": "Prompts and curriculum",
     "pairs": "Pairs",
+    "worlds": "Multi-turn environments",
     "analysis": "Analysis",
     "installed": "From other packages",
 }

@@ -71,6 +71,11 @@ class Method:
         return [card_words.format_requirement(need) for need in self.data["requires"]]
 
     @property
+    def worlds(self) -> list[str]:
+        """Names of the only tasks that it can train on; none where it can on any."""
+        return list(self.data.get("worlds", []))
+
+    @property
     def claim(self) -> str:
         """What its authors claim: "raises held-out accuracy"."""
         metric = self.data["claim"]["metric"].replace("heldout/", "held-out ").replace("_", " ")

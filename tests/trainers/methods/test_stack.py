@@ -54,6 +54,14 @@ def test_what_does_not_go_together_is_refused_with_the_reason(tmp_path, trainer,
     assert words in found[0][1]
 
 
+@pytest.mark.parametrize(("task", "refuses"), [("search", False), ("graph", False), ("mini_gsm", True)])
+def test_a_method_that_is_bound_to_worlds_is_refused_on_other_tasks(tmp_path, task, refuses):
+    spec = make_spec(tmp_path, task__name=task, methods=named("rs-grpo"), base={"name": "dr-grpo"})
+    bound = {name: {**entry, "worlds": ["graph", "search"]} if name == "rs-grpo" else entry for name, entry in entries_for(spec).items()}
+    found = [(problem.field, problem.fix) for problem in stacking.check_stack(spec, bound).problems]
+    assert found == [("task.name", "set task.name to graph or search, or remove the method")] * refuses
+
+
 def test_the_preflight_and_the_run_refuse_the_same(tmp_path):
     spec = make_spec(tmp_path, methods=named("re-po"))
     assert [problem.field for problem in run_preflight_checks(spec).problems] == ["methods.0.name"]
