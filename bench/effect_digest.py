@@ -18,7 +18,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("trainers", "bench")
 # Modules that only say things: the forms of cards and cases, and this one, which says what is stale.
 WORDS = {"trainers.methods.card", "bench.effect_cases", "bench.effect_digest"}
-SAYING = {"card", "roles", "idle", "owns", "excludes", "cautions", "whole_answers", "requires", "worlds", "trains"}  # class variables that compute nothing
+SAYING = {
+    "card",
+    "roles",
+    "idle",
+    "owns",
+    "excludes",
+    "cautions",
+    "whole_answers",
+    "requires",
+    "worlds",
+    "trains",
+}  # class variables that compute nothing
 SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as its help is
 
 
