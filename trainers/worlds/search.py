@@ -6,7 +6,9 @@ hits that only look like evidence are what its successors are about (Search-R2, 
 """
 
 import random
+from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -17,7 +19,8 @@ from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
-NOTHING = "nothing"
+NOTHING, FAILED = "nothing", "failed"
+JUNK = "junk"  # in Example.data: the junk rate of this example, in place of the option
 HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
 OTHERS = ("old", "new", "best")  # an old friend is beside the point of who the friend is
 SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
@@ -42,11 +45,30 @@ class SearchConfig(BaseModel):
         description="Share of questions whose first relation holds of two people, told apart by something that takes a search of its own.",
     )
 
+    failures: float = Field(
+        0.0, ge=0, le=1, title="Failure rate", description="Share of searches that fail and find nothing, the same for all of a group."
+    )
+    reader: bool = Field(
+        False,
+        title="Frozen reader",
+        description="A frozen reader answers from what the searches found; the policy decides what to look for and ends with an empty answer.",
+    )
+    known: float = Field(
+        0.0, ge=0, le=1, title="Known share", description="Share of the needed sentences that the frozen reader knows before any search."
+    )
+
     @field_validator("ambiguous")
     @classmethod
     def check_hits(cls, share: float, info: ValidationInfo) -> float:
         if share and info.data.get("hits", 2) < 2:
             raise ValueError("needs 2 hits at least: with one, a search never finds the second of two people")
+        return share
+
+    @field_validator("known")
+    @classmethod
+    def check_reader(cls, share: float, info: ValidationInfo) -> float:
+        if share and not info.data.get("reader"):
+            raise ValueError("needs the frozen reader: nobody else knows sentences before a search")
         return share
 
 
@@ -106,10 +128,30 @@ class Search(ToolWorld):
     def begin_calls(self, example: Example) -> State:
         return {"queries": [], "found": [], "useful": 0}
 
+    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
+        made = super().step(example, state, seat, text, rng)
+        if not self.config.reader or made.state["answer"] is None:
+            return made
+        answer = self.answer_as_reader(example, made.state["found"])
+        return replace(made, state={**made.state, "answer": answer}, reward=float(answer == example.reference), facts={"answer": answer})
+
+    def answer_as_reader(self, example: Example, found: Collection[int]) -> str:
+        """What the frozen reader answers from the sentences found: right where it has all that are needed or knew them, else a guess.
+
+        What it knows and how it guesses depend on the example alone, so that all of a group have the same reader.
+        """
+        rng = self.draw_noise(example, -1)
+        guess = rng.choice(ATTRIBUTES.get(example.data.get("attribute", ""), (NOTHING,)))
+        missing = [number for number in example.data.get("evidence", ()) if rng.random() >= self.config.known and number not in found]
+        return guess if missing else example.reference
+
     def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
         world = read_facts(example)
         evidence = set(example.data.get("evidence", ()))
-        is_junk = rng.random() < self.config.junk
+        is_junk = rng.random() < example.data.get(JUNK, self.config.junk)
+        if self.config.failures and rng.random() < self.config.failures:
+            failed = {**state, "queries": [*state["queries"], argument[:100]]}
+            return Step(failed, write_information(FAILED), facts={"tool": tool, "query": argument[:100], "error": "the search failed"})
         beside = [number for number in range(len(world.facts)) if number not in evidence]
         hits = rng.sample(beside, min(self.config.hits, len(beside))) if is_junk else world.engine.search(argument, self.config.hits)
         fresh = [number for number in hits if number in evidence and number not in state["found"]]
@@ -143,9 +185,11 @@ class Search(ToolWorld):
                 raise LookupError("too few turns are left")
             calls.append(write_query(world.facts[missing[0]]))
             state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, turn)).state
-        return [*calls, write_answer(example.reference)]
+        return [*calls, write_answer("" if self.config.reader else example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        if self.config.reader:
+            return self.tell_turns(example, self.explore(example, rng))
         kind, person, attribute = rng.random(), example.data["person"], example.data["attribute"]
         calls = [write_answer(rng.choice(ATTRIBUTES[attribute]))]
         world = read_facts(example)
@@ -155,6 +199,19 @@ class Search(ToolWorld):
             with suppress(LookupError):  # where junk leaves no way, it guesses
                 calls = self.way(example, self.begin(example))
         return self.tell_turns(example, calls)
+
+    def explore(self, example: Example, rng: random.Random) -> list[str]:
+        """A demonstration for a reader: 40 % find all that is needed, 40 % search on after that, 20 % stop after one search or none."""
+        kind = rng.random()
+        try:
+            calls = self.way(example, self.begin(example))
+        except LookupError:
+            calls = [write_answer("")]
+        if kind < 0.20:
+            return [*calls[: rng.randrange(2)], calls[-1]] if len(calls) > 1 else calls
+        facts, room = read_facts(example).facts, self.max_turns - len(calls)
+        more = rng.randint(1, room) if kind >= 0.60 and room > 0 else 0
+        return [*calls[:-1], *(write_query(rng.choice(facts)) for _ in range(more)), calls[-1]]
 
 
 def add_second_person(rng: random.Random, facts: list[Fact], person: str, relation: str, asked: str) -> Fact | None:

@@ -12,9 +12,10 @@ from tests.trainers.methods import pair_files
 from trainers.attempt import train
 from trainers.contract.events import AnyEvent, Metrics, Rollout
 from trainers.methods.context import RunContext
-from trainers.policies.sampling import Completion
+from trainers.policies.sampling import Completion, Sampler
 from trainers.tasks import answers
 from trainers.tasks.base import Example
+from trainers.worlds.base import POLICY, Said, World
 
 
 @dataclass
@@ -70,3 +71,35 @@ def written_samples(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(RunContext, "sample", sample)
+
+
+def write_episode_of(world: World, example: Example, member: int) -> list[Said]:
+    """Of every four members of a group the first knows the way, the second answers at once, the third stops after a turn, the last has no form."""
+    try:
+        way = world.way(example, world.begin(example))
+    except LookupError:  # noise leaves none
+        way = ["<answer>none</answer>"]
+    return [
+        world.tell_turns(example, way),
+        [Said(POLICY, way[-1])],
+        world.tell_turns(example, way[:1]) if len(way) > 1 else [Said(POLICY, "<answer>none</answer>")],
+        [Said(POLICY, "none")],
+    ][member % 4]
+
+
+@pytest.fixture
+def written_episodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Two steps in a world on given episodes, whatever the policy is: what to launch them with, so that no cold start is needed."""
+
+    def write(self: Sampler, examples: Sequence[Example], prompts: list[list[int]], *rest: Any, **more: Any) -> list[Completion]:
+        assert isinstance(self.task, World)
+        made = [Completion(ids) for ids in prompts]
+        for member, (completion, example) in enumerate(zip(made, examples, strict=True)):
+            for said in write_episode_of(self.task, example, member):
+                ids = self.tokenizer.encode(said.text, add_special_tokens=False)[: self.how.max_tokens - len(completion.ids)]
+                completion.add("assistant" if said.seat else "tool", ids, [-1.0] * len(ids), [1.0] * len(ids))
+            completion.text = self.tokenizer.decode(completion.ids, skip_special_tokens=True)
+        return made
+
+    monkeypatch.setattr(Sampler, "complete_batch", write)
+    return {"policy": {"kind": "tiny", "cold_start": False}, "training__max_completion_length": 120, "training__prompts": 32}

@@ -288,5 +288,6 @@ def one_pass(stack: Stack, batch: RolloutBatch, advantages: Tensor, scoring: Any
 
 
 def names_on(trainer: str) -> list[str]:
-    """The methods of a trainer, bases left out."""
-    return [name for name, entry in built_in_entries().items() if entry["group"] != "bases" and trainer in entry["trains"]]
+    """The methods of a trainer that can train on any task, bases left out."""
+    free = {name: entry for name, entry in built_in_entries().items() if not entry.get("worlds")}
+    return [name for name, entry in free.items() if entry["group"] != "bases" and trainer in entry["trains"]]

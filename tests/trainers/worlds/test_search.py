@@ -164,3 +164,60 @@ def test_two_people_need_two_hits() -> None:
     with pytest.raises(SpecError) as refused:
         load_chosen_task(TaskChoice(name="search", options={"hits": 1, "ambiguous": 0.5}))
     assert [problem.field for problem in refused.value.problems] == ["task.options.ambiguous"]
+
+
+def test_a_search_that_fails_finds_nothing_and_the_expert_asks_again() -> None:
+    world, failed = Search({"failures": 0.4}), 0
+    for example in world.examples("train", 40, 0, "easy"):
+        try:
+            gold = world.gold(example)
+        except LookupError:
+            continue
+        for turn in replay_episode(world, example, gold).turns[:-1]:
+            assert ("error" in turn.step.facts) == (turn.step.text == "<information>failed</information>")
+            failed += "error" in turn.step.facts
+        assert scores(world, example, gold)["correct"] == 1
+    assert failed > 5
+
+
+def test_an_example_can_bring_a_junk_rate_of_its_own() -> None:
+    world, example = Search({"junk": 0.0}), make_example()
+    noisy = Example(example.prompt, example.reference, {**example.data, "junk": 1.0})
+    assert "Leo" in str(world.respond(example, "<search>Eva's friend</search>"))
+    assert world.respond(noisy, "<search>Eva's friend</search>") == Search({"junk": 1.0}).respond(noisy, "<search>Eva's friend</search>")
+    assert replay_episode(world, noisy, "<search>Eva's friend</search>").turns[0].step.facts["junk"]
+
+
+def test_the_frozen_reader_is_right_where_it_has_all_it_needs() -> None:
+    world = Search({"reader": True})
+    for example in world.examples("train", 20, 0, "medium"):
+        gold = world.gold(example)
+        assert gold.endswith("<answer></answer>")
+        assert scores(world, example, gold)["correct"] == 1
+        assert world.answer_as_reader(example, example.data["evidence"]) == example.reference
+        assert replay_episode(world, example, "<answer>anything</answer>").state["answer"] == world.answer_as_reader(example, [])
+    guesses = [world.answer_as_reader(example, []) == example.reference for example in world.examples("train", 300, 0, "medium")]
+    assert 0.1 < sum(guesses) / 300 < 0.25
+
+
+def test_what_the_reader_knows_needs_no_search() -> None:
+    example = make_example()
+    assert Search({"reader": True, "known": 1.0}).answer_as_reader(example, []) == "Rome"
+    world = Search({"reader": True, "known": 0.5})
+    right = [world.answer_as_reader(one, []) == one.reference for one in world.examples("train", 300, 0, "easy")]
+    assert 0.3 < sum(right) / 300 < 0.7
+    assert [world.answer_as_reader(example, []) for _ in range(3)] == [world.answer_as_reader(example, [])] * 3
+    with pytest.raises(SpecError) as refused:
+        load_chosen_task(TaskChoice(name="search", options={"known": 0.5}))
+    assert [problem.field for problem in refused.value.problems] == ["task.options.known"]
+
+
+def test_demonstrations_for_a_reader_stop_search_on_or_stop_too_early() -> None:
+    world, rng, counts = Search({"reader": True}), random.Random(0), []
+    for example in world.examples("train", 200, 0, "medium"):
+        text = "".join(said.text for said in world.turns(example, rng))
+        replay = replay_episode(world, example, text)
+        assert (replay.done, replay.rest) == (True, "")
+        counts.append(len(replay.turns) - 1 - len(example.data["evidence"]))
+    shares = [sum(count < 0 for count in counts), sum(count == 0 for count in counts), sum(count > 0 for count in counts)]
+    assert [round(share / 200, 1) for share in shares] == pytest.approx([0.2, 0.4, 0.4], abs=0.11)
