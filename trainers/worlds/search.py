@@ -183,9 +183,13 @@ class Search(ToolWorld):
             turn = len(state["queries"])
             if turn + 1 >= self.max_turns:
                 raise LookupError("too few turns are left")
-            calls.append(write_query(world.facts[missing[0]]))
+            calls.append(self.begin_turn(state) + write_query(world.facts[missing[0]]))
             state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, turn)).state
-        return [*calls, write_answer("" if self.config.reader else example.reference)]
+        return [*calls, self.begin_turn(state) + write_answer("" if self.config.reader else example.reference)]
+
+    def begin_turn(self, state: State) -> str:
+        """What an expert's turn begins with."""
+        return ""
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if self.config.reader:
