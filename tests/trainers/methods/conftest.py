@@ -74,7 +74,7 @@ def written_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_episode_of(world: World, example: Example, member: int) -> list[Said]:
-    """Of every four members of a group the first knows the way, the second answers at once, the third stops after a turn, the last has no form."""
+    """Of every four members of a group the first knows the way, the second answers at once, the third stops after a turn, the last writes nothing."""
     try:
         way = world.way(example, world.begin(example))
     except LookupError:  # noise leaves none
@@ -83,7 +83,7 @@ def write_episode_of(world: World, example: Example, member: int) -> list[Said]:
         world.tell_turns(example, way),
         [Said(POLICY, way[-1])],
         world.tell_turns(example, way[:1]) if len(way) > 1 else [Said(POLICY, "<answer>none</answer>")],
-        [Said(POLICY, "none")],
+        [Said(POLICY, "")],
     ][member % 4]
 
 
@@ -96,7 +96,8 @@ def written_episodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         made = [Completion(ids) for ids in prompts]
         for member, (completion, example) in enumerate(zip(made, examples, strict=True)):
             for said in write_episode_of(self.task, example, member):
-                ids = self.tokenizer.encode(said.text, add_special_tokens=False)[: self.how.max_tokens - len(completion.ids)]
+                ids = self.tokenizer.encode(said.text or self.tokenizer.eos_token, add_special_tokens=False)
+                ids = ids[: self.how.max_tokens - len(completion.ids)]
                 completion.add("assistant" if said.seat else "tool", ids, [-1.0] * len(ids), [1.0] * len(ids))
             completion.text = self.tokenizer.decode(completion.ids, skip_special_tokens=True)
         return made

@@ -63,6 +63,7 @@ def test_after_a_failure_the_expert_asks_again_and_others_may_not():
             first = gold[: gold.index("</information>") + len("</information>")]
             assert list_reactions(replay_episode(world, example, first + "<answer>Rome</answer>")) == [False]
     assert asked > 5
+    assert list_reactions(replay_episode(world, example, "")) == []
 
 
 @pytest.mark.training

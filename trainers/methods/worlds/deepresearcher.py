@@ -39,12 +39,8 @@ def score_final_answer(answer: str | None, golds: Sequence[str]) -> float:
 
 def list_reactions(replay: Replay) -> list[bool]:
     """For each search that failed: whether the next turn is another search."""
-    following = [*replay.turns[1:], None]
-    return [
-        after is not None and "tool" in after.step.facts
-        for turn, after in zip(replay.turns, following, strict=True)
-        if "tool" in turn.step.facts and "error" in turn.step.facts
-    ]
+    facts = [turn.step.facts for turn in replay.turns]
+    return ["tool" in after for one, after in zip(facts, [*facts[1:], {}], strict=False) if "tool" in one and "error" in one]
 
 
 class DeepResearcher(Method):
