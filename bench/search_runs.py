@@ -26,14 +26,15 @@ def run_search(
     *,
     world: str = "search",
     difficulty: str = "",
+    base: str = "grpo",
     **overrides: Any,
 ) -> tiny.Trained:
-    """GRPO on the base ``grpo``, with a method or without; ``options``: of the world."""
+    """GRPO, with a method or without; ``options``: of the world."""
     found = get_task(world)
     assert isinstance(found, World)
     recipe = read_recipe(found)
     task = {**recipe.pop("task"), **({"difficulty": difficulty} if difficulty else {}), "options": options or {}}
-    return tiny.run_train(seed, method, config, base="grpo", task=task, **{**recipe, "steps": STEPS, **overrides})
+    return tiny.run_train(seed, method, config, base=base, task=task, **{**recipe, "steps": STEPS, **overrides})
 
 
 def list_last_texts(made: tiny.Trained, last: int = LAST) -> list[str]:
