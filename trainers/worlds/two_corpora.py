@@ -174,9 +174,8 @@ class TwoCorpora(ToolWorld):
         if fact.relation in ATTRIBUTES:
             return write_call(WEB, f"{fact.subject}'s {fact.relation}")
         if self.config.agents:
-            return write_call(
-                LOCAL, " ".join([f"{name}'s" for name in [example.data["person"], *example.data["chain"][:-1]]] + example.data["chain"][-1:])
-            )
+            *before, last = example.data["chain"]
+            return write_call(LOCAL, " ".join([*(f"{name}'s" for name in (example.data["person"], *before)), last]))
         return write_call(LOCAL, f"{fact.subject}'s {fact.relation}")
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:

@@ -23,6 +23,7 @@ from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.texts.token_overlap import compute_f1, split_answer_words
 from trainers.worlds.replays import count_calls, read_final_answer, replay_texts
+from trainers.worlds.two_corpora import TwoCorpora
 
 if TYPE_CHECKING:
     from trainers.methods.batch import RolloutBatch
@@ -74,10 +75,10 @@ class HierSearch(Method):
         replays = replay_texts(self.run.task, batch.examples, batch.texts)
         used = [replay.state["tools"] for replay in replays]
         made = [
-            score_planner(read_final_answer(replay), example.reference, len(tools), len(self.run.task.tools), self.config.tool_share)
+            score_planner(read_final_answer(replay), example.reference, len(tools), len(TwoCorpora.tools), self.config.tool_share)
             for replay, example, tools in zip(replays, batch.examples, used, strict=True)
         ]
-        for tool in self.run.task.tools:
+        for tool in TwoCorpora.tools:
             self.log(f"asked/{tool.name}", sum(tool.name in tools for tools in used) / len(used))
         self.log("calls", sum(map(count_calls, replays)) / len(replays))
         searches = [turn.step.facts.get("searches", 0) for replay in replays for turn in replay.turns]
