@@ -37,7 +37,7 @@ def measure(seed: int) -> Pairs:
 CASE = Case(
     method="medcritical",
     parent="dpo",
-    claim="for the same number of sampled answers, pairs of a wrong answer and its own correction raise first-try accuracy more than pairs of answers",
+    claim="for as many sampled answers, pairs of a wrong answer and its correction raise first-try accuracy more than pairs of two answers",
     quantities=(tiny.ACCURACY, tiny.ACCURACY_AT_TOKENS),
     problem="word problems, tiny policy after 600 steps on demonstrations of which half show corrections, 40 steps of DPO",
     measure=measure,

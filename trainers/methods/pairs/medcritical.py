@@ -1,12 +1,12 @@
 """MedCritical: a policy learns from its own corrections (arXiv 2509.23368).
 
-y1 ~ pi(.|x); where it is wrong, y2 ~ pi(.|x, y1, "that is wrong") and, if that one is right, (x, chosen y2, rejected y1) is a pair of the base's loss.
-Both sides are answers to x alone: what was said about the first answer is in no training row. Failed corrections give no pair.
+y1 ~ pi(.|x); where it is wrong, y2 ~ pi(.|x, y1, "that is wrong") and, if that one is right, (x, chosen y2, rejected y1) is a pair of the
+base's loss. Both sides are answers to x alone: what was said about the first answer is in no training row. Failed corrections give no pair.
 
-Stage 1, on the sft trainer: a share of the demonstrations becomes corrections: the task's question, a wrong demonstration, the request to correct it,
-and an answer. Stage 2, on the dpo trainer: the pairs above, from the policy that the run starts from, which is also the reference. This is our reading
-of the abstract and of the authors' settings; the script that builds their pairs was not released. A quarter of the shown corrections are ordinary
-demonstrations instead of gold answers, so that corrections fail as well. It differs from the base in what it trains on alone.
+Stage 1, on the sft trainer: a share of the demonstrations becomes corrections: the task's question, a wrong demonstration, the request to correct
+it, and an answer. Stage 2, on the dpo trainer: the pairs above, from the policy that the run starts from, which is also the reference. This is our
+reading of the abstract and of the authors' settings; the script that builds their pairs was not released. A quarter of the shown corrections are
+ordinary demonstrations instead of gold answers, so that corrections fail as well. It differs from the base in what it trains on alone.
 """
 
 import random
