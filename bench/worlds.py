@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.effect_cases import tiny
-from bench.effect_digest import code_of, source_of
+from bench.effect_digest import code_of, find_imported_names, source_of
 from trainers.contract.recipes import RECIPES
 from trainers.tasks.registry import WORLDS, get_task
 from trainers.worlds.base import World
@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "docs" / "worlds.json"
 SEEDS, HELDOUT = 3, 128
 LEAST = 0.02  # rise: two more of a hundred episodes
-SHARED = ("base", "facts", "tool_use")  # modules that worlds are made from
+PACKAGE = "trainers.worlds"
+SHARED = ("base", "facts", "tool_use")  # modules that every world is made from
 
 
 def main() -> int:
@@ -79,8 +80,10 @@ def read_recipe(world: World) -> dict[str, Any]:
 
 def digest_world(name: str) -> str:
     """Another one whenever the code of the world is another; its words do not count."""
-    modules = (f"trainers.worlds.{module}" for module in (*SHARED, name))
-    text = "\n".join(code_of(source_of(module), None) for module in modules)
+    own, shared = f"{PACKAGE}.{name}", [f"{PACKAGE}.{module}" for module in SHARED]
+    helpers = {module for module, _ in find_imported_names(own) if module.startswith(f"{PACKAGE}.")}
+    helpers |= {other for module in helpers for other, _ in find_imported_names(module) if other.startswith(f"{PACKAGE}.")}
+    text = "\n".join(code_of(source_of(module), None) for module in (*shared, own, *sorted(helpers - {own, *shared})))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

@@ -1,0 +1,196 @@
+"""A text that is read chunk by chunk with a memory of a few words: what is not kept has to be found again, and what has changed must be replaced.
+
+``Where is Mia? Part 1 of 2: Mia goes to Rome. Leo goes to Oslo.`` wants ``<memory>Mia Rome</memory>``, gets ``<information>Part 2 of 2: Mia goes to
+Lima. Eva goes to Rome.</information>``, goes on with ``<memory>Mia Lima</memory>`` and ends with ``<answer>Lima</answer>``. With the option ``fold``
+every chunk is asked in a context of its own that holds the question, the memory and nothing else: the memory as the only history is SUPO's and
+Accordion-Thinking's. Looking for an old memory by its words is ReMemR1's; there the name of the person comes last (option ``late``).
+"""
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainers.contract.events import Message
+from trainers.tasks.base import Example
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
+from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
+
+CITIES = ATTRIBUTES["city"]
+CHUNKS = {"easy": 2, "medium": 3, "hard": 3}
+MOVES = 2  # of different people in a chunk
+END, NOTHING = "That is all.", "nothing"
+
+
+class ReaderConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    chunks: int = Field(0, ge=0, le=5, title="Chunks", description="Parts of the text; 0 = as many as the difficulty says.")
+    people: int = Field(4, ge=2, le=6, title="People", description="Who the text is about.")
+    words: int = Field(6, ge=2, le=12, title="Memory", description="Words that the memory holds; what is written beyond them is cut.")
+    late: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Late name",
+        description="Share of texts that say whom the question means at the end alone: only old memories help then.",
+    )
+    fold: bool = Field(
+        False,
+        title="Fold",
+        description="Every chunk is asked in a context of its own, with the memory alone, by methods that fold; others play it in one context.",
+    )
+
+
+class Reader(ToolWorld):
+    name = "reader"
+    title = "Reading with a memory"
+    summary = "Read a text chunk by chunk, keep in a few words what the question needs, and answer at the end."
+    Config = ReaderConfig
+    config: ReaderConfig
+    difficulties = {
+        "easy": "Two chunks, and where somebody is in the end.",
+        "medium": "Three chunks.",
+        "hard": "Three chunks, and the text says who the person is that the question means.",
+    }
+    demonstrations = (
+        "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % keep what the question needs and answer at the end,"
+        " 30 % answer with what the first chunk says, 30 % keep something else and answer with it."
+    )
+    tools = (
+        Tool("memory", "Replaces the memory by these words and reads the next chunk."),
+        Tool("recall", "Finds the earlier memory that fits these words best."),
+    )
+    max_turns = 8
+    max_turn_tokens = 20
+    episode_tokens = 112
+
+    def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
+        super().__init__(options, seed)
+        self.rewards = make_rewards(
+            self,
+            {
+                "correct": CORRECT,
+                "kept": ("Share of the words the answer needs that the memory, or what was recalled, held in the end.", 0.3),
+                "read": ("Share of the chunks that were read before the answer.", 0.0),
+                "format": FORMAT,
+            },
+        )
+
+    def example(self, rng: random.Random, difficulty: str) -> Example:
+        people, count = PEOPLE[: self.config.people], self.config.chunks or CHUNKS[difficulty]
+        late = rng.random() < self.config.late
+        while True:
+            moves = [[[who, rng.choice(CITIES)] for who in rng.sample(people, MOVES)] for _ in range(count)]
+            who, friend = rng.sample(people, 2)
+            target = friend if late or difficulty == "hard" else who
+            places = [city for chunk in moves for one, city in chunk if one == target]
+            if places:
+                break
+        chunks = [" ".join(f"{one} goes to {city}." for one, city in chunk) for chunk in moves]
+        if target == friend:
+            link = f"The friend is {friend}."
+            chunks = [*chunks[:-1], f"{chunks[-1]} {link}"] if late else [f"{link} {chunks[0]}", *chunks[1:]]
+        question = "Where is the friend?" if target == friend else f"Where is {who}?"
+        data = {"question": question, "chunks": chunks, "moves": moves, "target": target, "needed": [target, places[-1]], "late": late}
+        return Example([Message("user", f"{question} {write_part(chunks, 0)}")], places[-1], data)
+
+    def begin_calls(self, example: Example) -> State:
+        return {"read": 1, "memory": "", "memories": [], "recalled": "", "calls": 0}
+
+    def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        before = self.rate_words(example, [state["memory"], state["recalled"]])
+        facts: dict[str, Any] = {"tool": tool, "query": argument[:100]}
+        after = {**state, "calls": state["calls"] + 1}
+        if tool == "recall":
+            after["recalled"] = find_memory(argument, state["memories"])
+            text = after["recalled"] or NOTHING
+        else:
+            words = argument[:200].split()
+            if len(words) > self.config.words:
+                facts["error"] = "the memory was cut"
+            after |= {"memory": " ".join(words[: self.config.words]), "recalled": "", "read": state["read"] + 1}
+            after["memories"] = [*state["memories"], after["memory"]][-self.max_turns :]
+            chunks = example.data.get("chunks", [])
+            text = write_part(chunks, state["read"]) if state["read"] < len(chunks) else END
+        held = self.rate_words(example, [after["memory"], after["recalled"]])
+        facts |= {"held": held, "evidence": ["held"] if held > before else []}
+        return Step(after, write_information(text), reward=held - before, facts=facts, fresh=self.write_context(example, after, text))
+
+    def write_context(self, example: Example, state: State, text: str) -> list[Message] | None:
+        """What the next turn is asked in a context of its own; None where everything stays in one."""
+        if not self.config.fold:
+            return None
+        chunks, number = example.data.get("chunks", []), state["read"] - 1
+        part = f"Recalled: {text}. {write_part(chunks, number)}" if state["recalled"] else text
+        return [Message("user", f"{example.data.get('question', '')} <memory>{state['memory']}</memory> {part}")]
+
+    def rate_words(self, example: Example, held: Iterable[str]) -> float:
+        """Share of the needed words that are among those held; 0 for an example that does not say which are needed."""
+        needed, words = example.data.get("needed", []), " ".join(held).split()
+        return sum(word in words for word in needed) / len(needed) if needed else 0.0
+
+    def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
+        chunks = example.data.get("chunks")
+        return {
+            POLICY: {
+                **self.score_answer(example, state),
+                "kept": self.rate_words(example, [state["memory"], state["recalled"]]) if chunks else None,
+                "read": min(1.0, state["read"] / len(chunks)) if chunks else None,
+            }
+        }
+
+    def way(self, example: Example, state: State) -> list[str]:
+        """Keeps where the person of the question is, or all of the chunk where nobody can know yet who that is; recalls what it has let go."""
+        self.check_open(state)
+        count = len(example.data["chunks"])
+        calls = [write_call("memory", self.write_note(example, number)) for number in range(state["read"] - 1, count)]
+        notes = [*state["memories"], *(self.write_note(example, number) for number in range(state["read"] - 1, count))]
+        if self.rate_words(example, notes[-1:]) < 1 and self.rate_words(example, [find_memory(example.data["target"], notes)]) == 1:
+            calls.append(write_call("recall", example.data["target"]))
+        if state["calls"] + len(calls) + 1 > self.max_turns:
+            raise LookupError("too few turns are left")
+        return [*calls, write_answer(example.reference)]
+
+    def write_note(self, example: Example, number: int) -> str:
+        """What is worth keeping once chunk ``number`` (from 0) has been read."""
+        data = example.data
+        if data["late"]:
+            return " ".join(word for move in data["moves"][number] for word in move)
+        places = [city for chunk in data["moves"][: number + 1] for who, city in chunk if who == data["target"]]
+        return f"{data['target']} {places[-1]}" if places else data["target"]
+
+    def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        data, kind = example.data, rng.random()
+        if kind < 0.4:
+            return self.tell_turns(example, self.way(example, self.begin(example)))
+        if kind < 0.7:
+            first = [city for who, city in data["moves"][0] if who == data["target"]] or [data["moves"][0][0][1]]
+            return self.tell_turns(example, [write_call("memory", self.write_note(example, 0)), write_answer(first[0])])
+        moves = [rng.choice(chunk) for chunk in data["moves"]]
+        calls = [write_call("memory", " ".join(move)) for move in moves]
+        return self.tell_turns(example, [*calls, write_answer(rng.choice(moves)[1])])
+
+
+def write_part(chunks: Sequence[str], number: int) -> str:
+    return f"Part {number + 1} of {len(chunks)}: {chunks[number]}" if number < len(chunks) else END
+
+
+def find_memory(query: str, memories: Sequence[str]) -> str:
+    """The one whose words fit best by the cosine of TF-IDF, the latest of equals; empty where no word fits."""
+    bags = [split_words(memory) for memory in memories]
+
+    def weigh(words: list[str]) -> dict[str, float]:
+        return {word: words.count(word) * math.log(1 + len(bags) / max(1, sum(word in bag for bag in bags))) for word in dict.fromkeys(words)}
+
+    wanted, best, found = weigh(split_words(query[:200])), 0.0, ""
+    for memory, bag in zip(memories, bags, strict=True):
+        weights = weigh(bag)
+        length = math.hypot(*weights.values()) * math.hypot(*wanted.values())
+        cosine = sum(weight * weights.get(word, 0.0) for word, weight in wanted.items()) / length if length else 0.0
+        if cosine >= best and cosine > 0:
+            best, found = cosine, memory
+    return found
