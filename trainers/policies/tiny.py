@@ -78,9 +78,9 @@ def build_core_family() -> Family:
     return Family(CORE, tuple(TAGS), build_tokenizer_corpus())
 
 
-def build_world_family(kind: type[World]) -> Family:
-    """Of the world as it is without options: with them it has the same words, and the same policy to begin with."""
-    world = kind()
+def build_world_family(chosen: World) -> Family:
+    """Of the world without options, but for those with words of their own: with any others it has the same words and the same policy."""
+    world = type(chosen)(chosen.list_wordy_options())
     return Family(world.family, tuple(write_tags(world.tags)), tuple(write_corpus([world], WORLD_CORPUS)))
 
 
@@ -92,7 +92,7 @@ def find_family(task: Task | None) -> Family:
     if not isinstance(task, World):
         return build_core_family()
     if task.family not in WORLD_FAMILIES:  # some seconds
-        WORLD_FAMILIES[task.family] = build_world_family(type(task))
+        WORLD_FAMILIES[task.family] = build_world_family(task)
     return WORLD_FAMILIES[task.family]
 
 

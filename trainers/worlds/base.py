@@ -111,6 +111,7 @@ class World(Task):
     takes_answer: ClassVar[bool] = False  # whether a turn can be a final answer between its tags
     episode_tokens: ClassVar[int] = 96  # of the built-in policy: the longest gold episode fits, whatever the difficulty, and some detours
     Config: ClassVar[type[BaseModel]] = NoOptions  # strict and frozen: the options of a launch
+    wordy_options: ClassVar[frozenset[str]] = frozenset()  # those that bring words or tools of their own, hence a vocabulary and a cold start
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         """``seed``: of the run. What a world draws while it is played differs between runs, not between the members of a group.
@@ -166,7 +167,12 @@ class World(Task):
     @property
     def family(self) -> str:  # type: ignore[override]
         """A world has words of its own: adding one changes no cached policy of another."""
-        return self.name
+        chosen = self.list_wordy_options()
+        return f"{self.name}-{digest_options(chosen)}" if chosen else self.name
+
+    def list_wordy_options(self) -> dict[str, Any]:
+        """The chosen options that change the vocabulary."""
+        return {name: value for name, value in self.config.model_dump(mode="json", exclude_defaults=True).items() if name in self.wordy_options}
 
     @property
     def tags(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -175,7 +181,7 @@ class World(Task):
     @property
     def cache_key(self) -> str:
         chosen = self.config.model_dump(mode="json", exclude_defaults=True)
-        return f"{self.name}-{hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]}" if chosen else self.name
+        return f"{self.name}-{digest_options(chosen)}" if chosen else self.name
 
     @property
     def stop(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -195,13 +201,20 @@ class World(Task):
 
     def draw_noise(self, example: Example, turn: int) -> random.Random:
         """What the world draws in turn ``turn`` (from 0) of an example, the same for everybody who plays it in this run; held out, in every run."""
-        digest = digest_example(example)
-        seed = 0 if digest[0] % BUCKETS in BUCKETS_OF["heldout"] else self.seed
-        return random.Random(f"{seed}/{digest.hex()}/{turn}")
+        seed = 0 if is_held_out(example) else self.seed
+        return random.Random(f"{seed}/{digest_example(example).hex()}/{turn}")
 
     def write_episode(self, example: Example, turns: Sequence[str]) -> str:
         """The text of an episode of one seat: each turn and what the world answers."""
         return "".join(said.text for said in self.tell_turns(example, turns))
+
+
+def digest_options(chosen: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def is_held_out(example: Example) -> bool:
+    return digest_example(example)[0] % BUCKETS in BUCKETS_OF["heldout"]
 
 
 def replay_episode(world: World, example: Example, text: str) -> Replay:

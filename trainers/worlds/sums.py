@@ -2,20 +2,28 @@
 
 ``What is 34 * 6?`` wants ``<calc>34*6</calc>``, gets ``<information>204</information>`` and ends with ``<answer>204</answer>``; ``What is 3 + 5?``
 wants the answer at once. The claim that calls go where they are needed is that of adaptive tool use (TAPO, Tool-Light).
+
+With the option ``consult`` there is an expert too, a rule in the place of a stronger model: ``<consult>34*6</consult>`` is answered with the result,
+or with ``unavailable``. How often, and how many turns an episode may take, is what a method changes from step to step (EAPO); held out it never
+replies, and an episode has as many turns as the policy needs alone.
 """
 
 import random
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.base import POLICY, Said, State, Step, Tool, is_held_out, make_rewards
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 CALL = re.compile(r"(\d{1,4}) ?([+*-]) ?(\d{1,4})")  # ASCII digits alone: \d knows others, which int() would read too
+UNAVAILABLE = "unavailable"
+ALONE = 2  # turns that the policy needs without the expert
+CONSULT = Tool("consult", "Asks the expert, who may be unavailable.")
 LARGE = {"easy": (2, 1), "medium": (2, 2), "hard": (3, 2)}  # digits of the two factors of a product
 
 
@@ -30,6 +38,21 @@ class SumsConfig(BaseModel):
         title="Calculator faults",
         description="Share of calls that end in an error, the same for all of a group.",
     )
+    consult: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Expert",
+        description="Share of consultations that an expert replies to, unless a method says otherwise; 0 = there is no expert to consult.",
+    )
+
+
+@dataclass
+class Expert:
+    """What a method changes between two batches: nothing of it belongs to an episode, so that a step stays a function of its arguments."""
+
+    acceptance: float  # share of consultations that are replied to
+    turns: int  # of an episode, the answer included
 
 
 class Sums(ToolWorld):
@@ -51,9 +74,13 @@ class Sums(ToolWorld):
     max_turns = 3
     max_turn_tokens = 14
     episode_tokens = 48
+    wordy_options = frozenset({"consult"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        self.expert = Expert(self.config.consult, self.max_turns) if self.config.consult else None
+        if self.expert is not None:
+            self.tools = (*type(self).tools, CONSULT)  # type: ignore[misc]  # of this object alone
         self.rewards = make_rewards(
             self,
             {
@@ -76,9 +103,25 @@ class Sums(ToolWorld):
         return Example([Message("user", f"What is {left} {sign} {right}?")], str(result), data)
 
     def begin_calls(self, example: Example) -> State:
-        return {"calls": 0}
+        return {"calls": 0} if self.expert is None else {"calls": 0, "consulted": 0, "told": False}
 
     def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        if self.expert is None:
+            return self.call_calculator(state, tool, argument, rng)
+        accepted, turns = (0.0, ALONE) if is_held_out(example) else (self.expert.acceptance, self.expert.turns)
+        step = self.consult(state, argument, rng.random() < accepted) if tool == CONSULT.name else self.call_calculator(state, tool, argument, rng)
+        if step.state["calls"] + step.state["consulted"] < turns:
+            return step
+        return Step(step.state, done=True, facts=step.facts | {"error": "no turn is left for the answer"})
+
+    def consult(self, state: State, argument: str, replies: bool) -> Step:
+        """The expert works out what it is asked, if it replies at all."""
+        result = calculate(argument) if replies else UNAVAILABLE
+        told = state["told"] or result not in ("error", UNAVAILABLE)
+        facts = {"tool": CONSULT.name, "query": argument[:100], "error": "" if told else result, "accepted": replies}
+        return Step({**state, "consulted": state["consulted"] + 1, "told": told}, write_information(result), facts=facts)
+
+    def call_calculator(self, state: State, tool: str, argument: str, rng: random.Random) -> Step:
         failed = rng.random() < self.config.faults
         result = "error" if failed else calculate(argument)
         facts = {"tool": tool, "query": argument[:100], "error": result if result == "error" else ""}
@@ -96,14 +139,28 @@ class Sums(ToolWorld):
 
     def way(self, example: Example, state: State) -> list[str]:
         self.check_open(state)
-        calls = [write_product(example)] if example.data["needed"] > state["calls"] else []
+        calls = [write_product(example)] if example.data["needed"] > state["calls"] and not state.get("told") else []
         return [*calls, write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        if self.expert is not None and rng.random() < 0.5:
+            return self.tell_consultation(example, rng)
         if rng.random() < 0.5:
             return self.tell_turns(example, [write_product(example), write_answer(example.reference)])
+        return self.tell_turns(example, [write_answer(self.guess(example, rng))])
+
+    def tell_consultation(self, example: Example, rng: random.Random) -> list[Said]:
+        """Asks the expert. Without a reply half of the products go to the calculator."""
+        asked = write_call(CONSULT.name, write_problem(example))
+        state = self.step(example, self.begin(example), POLICY, asked, self.draw_noise(example, 0)).state
+        if state["told"] or rng.random() < 0.5:
+            return self.tell_turns(example, [asked, *self.way(example, state)])
+        return self.tell_turns(example, [asked, write_answer(self.guess(example, rng))])
+
+    def guess(self, example: Example, rng: random.Random) -> str:
+        """The answer of somebody who does not look it up."""
         slip = rng.choice((-10, -2, 0, 2, 10)) if example.data["needed"] else rng.choice((0, 0, 0, 1))
-        return self.tell_turns(example, [write_answer(str(int(example.reference) + slip))])
+        return str(int(example.reference) + slip)
 
     def read(self, text: str) -> Example | None:
         """``What is 34 * 6?``"""
@@ -115,8 +172,12 @@ class Sums(ToolWorld):
         return Example([Message("user", f"What is {left} {sign} {right}?")], calculate(f"{left}{sign}{right}"), data)
 
 
+def write_problem(example: Example) -> str:
+    return f"{example.data['left']}{example.data['sign']}{example.data['right']}"
+
+
 def write_product(example: Example) -> str:
-    return write_call("calc", f"{example.data['left']}{example.data['sign']}{example.data['right']}")
+    return write_call("calc", write_problem(example))
 
 
 def calculate(text: str) -> str:

@@ -165,3 +165,13 @@ def test_no_world_needs_torch() -> None:
     code = "import sys; from trainers.tasks.registry import WORLDS; [kind() for kind in WORLDS]; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "False\n"
+
+
+# What a world keeps under options of its own too; the tests of a world call them with an object that has some.
+CONTRACT = (
+    test_a_step_is_a_function_of_its_arguments_and_keeps_the_state,
+    test_the_way_earns_all_there_is_from_the_start_and_from_wherever_play_led,
+    test_demonstrations_replay_as_this_world_wrote_them_and_fit,
+    test_the_longest_episode_fits_into_the_tokens_that_the_recipe_gives_it,
+    test_hostile_text_is_answered_at_once,
+)

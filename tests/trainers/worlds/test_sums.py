@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.trainers.worlds.test_contract import CONTRACT
+from trainers.worlds.base import POLICY
 from trainers.worlds.sums import Sums, calculate
 
 
@@ -45,3 +47,37 @@ def test_options_choose_the_prompts_and_break_the_calculator_for_all_alike() -> 
     assert {one.data["sign"] for one in Sums({"large": 1}).examples("train", 20, 0, "easy")} == {"*"}
     example = Sums().examples("train", 1, 0, "easy")[0]
     assert {Sums({"faults": 1}, seed).respond(example, "<calc>1+1</calc>") for seed in range(3)} == {"<information>error</information>"}
+
+
+EXPERT = {"consult": 0.5}
+
+
+def test_the_expert_replies_as_often_as_it_is_told_to_and_never_to_the_held_out() -> None:
+    world, asked = Sums(EXPERT), "<consult>34*6</consult>"
+    assert world.expert is not None
+    for split, accepted, reply in (("train", 1.0, "204"), ("train", 0.0, "unavailable"), ("heldout", 1.0, "unavailable")):
+        world.expert.acceptance, world.expert.turns = accepted, 4
+        answers = {world.step(one, world.begin(one), POLICY, asked, world.draw_noise(one, 0)).text for one in world.examples(split, 20, 0, "easy")}
+        assert answers == {f"<information>{reply}</information>"}
+    world.expert.acceptance = 0.5
+    texts = [world.respond(one, asked) for one in world.examples("train", 60, 0, "easy")]
+    assert 15 < texts.count("<information>204</information>") < 45
+
+
+def test_a_turn_too_many_ends_the_episode() -> None:
+    world = Sums(EXPERT)
+    assert world.expert is not None
+    example = world.examples("train", 1, 0, "easy")[0]
+    world.expert.acceptance, world.expert.turns = 0.0, 2
+    call, asked = "<calc>1+1</calc>", "<consult>1+1</consult>"
+    assert world.respond(example, call) == "<information>2</information>"
+    assert world.respond(example, f"{asked}<information>unavailable</information>{call}") is None
+    world.expert.turns = 3
+    assert world.respond(example, f"{asked}<information>unavailable</information>{call}") == "<information>2</information>"
+
+
+def test_the_world_with_an_expert_keeps_the_contract_and_has_words_of_its_own() -> None:
+    for check in CONTRACT:
+        check(Sums(EXPERT))
+    assert Sums(EXPERT).family != Sums().family == Sums({"faults": 0.5}).family
+    assert Sums().begin(Sums().examples("train", 1, 0, "easy")[0]) == {"answer": None, "errors": 0, "calls": 0}
