@@ -1,7 +1,8 @@
 """Questions over a graph of people that is seen through functions, one edge or feature a turn.
 
 ``How many pets does the friend of Leo have?`` is asked as ``<neighbours>Leo friend</neighbours>``, ``<degree>Mia pet</degree>`` and ends with
-``<answer>2</answer>``. Functions on a graph in the place of text search are GraphDancer's; the graph in the prompt (option) is what SIE starts from.
+``<answer>2</answer>``. Functions on a graph in the place of text search are GraphDancer's. With the option ``in_context`` there are no functions: the
+facts stand in the prompt (``graph_context.py``), and a turn is a thought and an answer, as in SIE.
 """
 
 import random
@@ -13,6 +14,7 @@ from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import PEOPLE
+from trainers.worlds.graph_context import describe_context, keep_support, write_careless_chain, write_chain
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 EDGES = ("friend", "boss")  # one each
@@ -29,6 +31,11 @@ class GraphConfig(BaseModel):
 
     people: int = Field(6, ge=3, le=8, title="People", description="Nodes of the graph that stand for people.")
     shown: bool = Field(False, title="Graph in the prompt", description="Edges and features of the question's people stand in the prompt.")
+    in_context: bool = Field(
+        False, title="Facts instead of functions", description="Facts and their inverses stand in the prompt, shuffled, and there are no functions."
+    )
+    support: float = Field(1.0, ge=0, le=1, title="Support kept", description="Share of the needed facts in the prompt; their inverses always are.")
+    distractors: int = Field(3, ge=0, le=12, title="Distractors", description="Facts in the prompt that are beside the point.")
 
 
 class Graph(ToolWorld):
@@ -55,9 +62,14 @@ class Graph(ToolWorld):
     max_turns = 5
     max_turn_tokens = 12
     episode_tokens = 64
+    wordy_options = frozenset({"in_context"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        if self.config.in_context:
+            self.tools, self.max_turn_tokens = (), 48  # type: ignore[misc]  # of this object alone
+            self.rewards = make_rewards(self, {"correct": CORRECT, "format": FORMAT})
+            return
         self.rewards = make_rewards(
             self,
             {
@@ -78,7 +90,8 @@ class Graph(ToolWorld):
             }
             for who in people
         }
-        kind, person = rng.choice(KINDS[difficulty]), rng.choice(people)
+        kinds = [kind for kind in KINDS[difficulty] if not self.config.in_context or kind.startswith("feature")]
+        kind, person = rng.choice(kinds), rng.choice(people)
         chain, at = [rng.choice(EDGES) for _ in range(HOPS[kind])], person
         needed = []
         for edge in chain:
@@ -90,6 +103,9 @@ class Graph(ToolWorld):
         needed.append(["feature" if asked != SEVERAL else "degree", f"{at} {asked}"])
         reference = str(nodes[at][asked]) if asked != SEVERAL else str(len(nodes[at][SEVERAL]))
         data = {"nodes": nodes, "needed": needed, "person": person, "asked": asked}
+        if self.config.in_context:
+            data |= {"question": question, **describe_context(nodes, needed, self.config.distractors, rng)}
+            return keep_support(Example([], reference, data), self.config.support, rng)
         shown = f" {tell_steps(nodes, needed)}" if self.config.shown else ""
         return Example([Message("user", question + shown)], reference, data)
 
@@ -116,6 +132,8 @@ class Graph(ToolWorld):
 
     def way(self, example: Example, state: State) -> list[str]:
         self.check_open(state)
+        if self.config.in_context:
+            return [write_chain(example) + write_answer(example.reference)]
         calls = [write_call(tool, argument) for number, (tool, argument) in enumerate(example.data["needed"]) if number not in state["shown"]]
         if state["calls"] + len(calls) + 1 > self.max_turns:
             raise LookupError("too few turns are left")
@@ -123,12 +141,23 @@ class Graph(ToolWorld):
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         kind, nodes, asked = rng.random(), example.data["nodes"], example.data["asked"]
+        if self.config.in_context:
+            return self.tell_turns(example, [self.tell_thought(example, kind, rng)])
         if kind < 0.5:
             return self.tell_turns(example, self.way(example, self.begin(example)))
         person = example.data["person"] if kind < 0.8 else rng.choice(list(nodes))
         tool = "degree" if asked == SEVERAL else "feature"
         answer = answer_call(nodes, tool, f"{person} {asked}")
         return self.tell_turns(example, [*([write_call(tool, f"{person} {asked}")] if kind < 0.8 else []), write_answer(answer)])
+
+    def tell_thought(self, example: Example, kind: float, rng: random.Random) -> str:
+        """Half follow the facts that are there, 20 % those that should be, with a guess where one is not, and 30 % guess at once."""
+        if kind < 0.5:
+            return write_chain(example) + write_answer(example.reference)
+        guess = write_answer(rng.choice(FEATURES[example.data["asked"]]))
+        if kind < 0.7:
+            return write_careless_chain(example) + (guess if example.data["missing"] else write_answer(example.reference))
+        return guess
 
 
 def answer_call(nodes: dict[str, dict[str, Any]], tool: str, argument: str) -> str:
