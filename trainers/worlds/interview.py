@@ -2,28 +2,35 @@
 
 ``The patient has headache.`` wants ``<ask>fever</ask>``, gets ``<information>yes</information>``, asks for the other fact that decides and ends
 with ``<answer>flu</answer>``. Which two facts decide hangs on the complaint; asking for others is answered and helps nothing. The claim that a
-policy can learn to ask is that of proactive interviews (IntentRL, ProMed, Rosa).
+policy can learn to ask is that of proactive interviews (IntentRL, ProMed, Rosa). With the option ``about`` the person has a stance on a claim instead
+(``interview_stance.py``), or wishes for a report (``interview_intents.py``).
 """
 
 import random
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
-from trainers.tasks.base import Example
+from trainers.tasks.base import BUCKETS, BUCKETS_OF, Example, Split, digest_example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.interview_intents import Intents
+from trainers.worlds.interview_stance import Stance
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 SYMPTOMS = ("fever", "cough", "rash", "cramp", "thirst", "chill")
 DECISIVE = {"headache": ("fever", "cough"), "weakness": ("thirst", "rash"), "nausea": ("cramp", "chill")}  # complaint -> the two that decide
 ILLNESSES = {(True, True): "flu", (True, False): "virus", (False, True): "cold", (False, False): "stress"}
+SUBJECTS = {"stance": Stance, "intents": Intents}
 UNSURE, NOT_YET = "unsure", "later"
 
 
 class InterviewConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    about: Literal["illness", "stance", "intents"] = Field(
+        "illness", title="About", description="An illness to name, a stance to move by evidence, or what somebody wants in a report."
+    )
     gate: bool = Field(False, title="Gate", description="The second fact that decides is told only after the first.")
     unsure: float = Field(0.0, ge=0, le=0.5, title="Unsure", description="Share of questions that get no reply, the same for all of a group.")
 
@@ -47,9 +54,15 @@ class Interview(ToolWorld):
     max_turns = 6
     max_turn_tokens = 10
     episode_tokens = 64
+    wordy_options = frozenset({"about"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        self.subject = None if self.config.about == "illness" else SUBJECTS[self.config.about]()
+        if self.subject is not None:  # of this object alone
+            self.tools, self.takes_answer, self.max_turn_tokens = self.subject.tools, self.subject.takes_answer, self.subject.max_turn_tokens  # type: ignore[misc]
+            self.rewards = make_rewards(self, {**self.subject.rewards, "format": FORMAT})
+            return
         self.rewards = make_rewards(
             self,
             {
@@ -60,7 +73,22 @@ class Interview(ToolWorld):
             },
         )
 
+    def examples(self, split: Split, count: int, seed: int, difficulty: str) -> list[Example]:
+        """A subject may keep some examples for the held-out split by what they are about."""
+        if self.subject is None or not self.subject.splits_by_content:
+            return super().examples(split, count, seed, difficulty)
+        drawn = super().examples(split, 0, seed, difficulty)
+        rng = random.Random(f"{self.name}/{self.config.about}/{difficulty}/{split}/{0 if split == 'heldout' else seed}")
+        while len(drawn) < count:
+            example = self.example(rng, difficulty)
+            in_pairs = digest_example(example)[0] % BUCKETS in BUCKETS_OF["pairs"]
+            if self.subject.is_unseen(example) == (split == "heldout") and (split == "heldout" or in_pairs == (split == "pairs")):
+                drawn.append(example)
+        return drawn
+
     def example(self, rng: random.Random, difficulty: str) -> Example:
+        if self.subject is not None:
+            return self.subject.example(rng, difficulty)
         complaint = rng.choice(list(DECISIVE))
         facts = {symptom: rng.random() < 0.5 for symptom in SYMPTOMS}
         decisive = DECISIVE[complaint]
@@ -72,9 +100,13 @@ class Interview(ToolWorld):
         return Example([Message("user", f"The patient has {complaint}.{said}")], illness, {"complaint": complaint, "facts": facts, "told": told})
 
     def begin_calls(self, example: Example) -> State:
+        if self.subject is not None:
+            return self.subject.begin(example)
         return {"asked": 0, "useful": 0, "known": list(example.data.get("told", []))}
 
     def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        if self.subject is not None:
+            return self.subject.hear(example, state, argument)
         facts, decisive = example.data.get("facts", {}), find_decisive(example)
         after = {**state, "asked": state["asked"] + 1}
         told: dict[str, Any] = {"tool": tool, "query": argument[:100]}
@@ -89,6 +121,9 @@ class Interview(ToolWorld):
         return Step(after, write_information("yes" if facts[argument] else "no"), facts=told | {"evidence": [argument] if fresh else []})
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
+        if self.subject is not None:
+            is_whole = not state["errors"] and (state["answer"] is not None) == self.takes_answer
+            return {POLICY: {**self.subject.score(example, state), "format": float(is_whole)}}
         decisive, asked = find_decisive(example), state["asked"]
         knew = sum(symptom in state["known"] for symptom in decisive)
         return {
@@ -102,6 +137,8 @@ class Interview(ToolWorld):
     def way(self, example: Example, state: State) -> list[str]:
         """Asks for what decides, in the order of the gate, again where this run's noise leaves it without a reply."""
         self.check_open(state)
+        if self.subject is not None:
+            return self.subject.way(example, state, self.max_turns - self.subject.count_turns(state))
         calls = list[str]()
         while missing := [symptom for symptom in find_decisive(example) if symptom not in state["known"]]:
             if state["asked"] + 1 >= self.max_turns:
@@ -111,6 +148,8 @@ class Interview(ToolWorld):
         return [*calls, write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        if self.subject is not None:
+            return self.tell_turns(example, self.subject.demonstrate(example, rng))
         kind, guess = rng.random(), write_answer(rng.choice(list(ILLNESSES.values())))
         if kind >= 0.5:
             beside = [symptom for symptom in SYMPTOMS if symptom not in find_decisive(example)]
