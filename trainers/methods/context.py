@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,11 @@ from trainers.judges import rewards
 from trainers.judges.judge import Judge
 from trainers.policies import loading as policies
 from trainers.policies.sampling import Completion, Sampler, Sampling, chat_ids
+from trainers.rollouts.store import Store
 from trainers.tasks.base import Example, Task
+
+if TYPE_CHECKING:
+    from trainers.methods.session import Session
 
 
 @dataclass
@@ -50,6 +54,7 @@ class RunContext:
         """The trainer's hyperparameters, as they hold now."""
         return self.attempt.training
 
+    others: dict[str, Any] = field(default_factory=dict)  # folder -> its policy, frozen
     trained: Any = None  # set by the adapter once TRL has wrapped the policy
 
     @cached_property
@@ -61,6 +66,17 @@ class RunContext:
     def judge(self) -> Judge | None:
         """The judge configured for this worker (LAB_JUDGE_URL); None without one."""
         return Judge.from_environment()
+
+    @cached_property
+    def store(self) -> Store:
+        """What methods keep beyond an episode; in every checkpoint."""
+        return Store()
+
+    def load_other(self, folder: str) -> Any:
+        """``frozen``, loaded once."""
+        if folder not in self.others:
+            self.others[folder] = self.frozen(folder)
+        return self.others[folder]
 
     def frozen(self, folder: str) -> Any:
         """Another policy, frozen; "" is the policy the run started from. Raises SpecError."""
@@ -88,6 +104,18 @@ class RunContext:
         with own_randomness(self.rng("sample", key).randrange(2**31), self.device):
             return sampler.complete(examples)
 
+    def session(
+        self, examples: Sequence[Example], key: object, *, group_size: int = 1, temperature: float = 1.0, max_tokens: int = 0, model: Any = None
+    ) -> "Session":
+        """A session outside training, for ``data`` hooks: ``group_size`` rows for each example, randomness of its own that ``key`` names."""
+        from trainers.methods.session import Session
+
+        rows = [example for example in examples for _ in range(group_size)]
+        longest = max_tokens or getattr(self.training, "max_completion_length", 0) or self.training.max_length // 2
+        own = self.rng("session", key)
+        prompts = [list(example.prompt) for example in rows]
+        return Session(self, model or self.model, rows, prompts, group_size, 0, 0, temperature, longest, own, seeds=own)
+
     def prompt_ids(self, prompts: Sequence[Sequence[Message]]) -> list[list[int]]:
         """Token ids of chats, up to the point where the policy starts to write."""
         return chat_ids(self.tokenizer, prompts)
@@ -97,7 +125,9 @@ class RunContext:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
         return [*ids, self.tokenizer.eos_token_id] if end else ids
 
-    def logprobs(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], model: Any = None) -> tuple[Tensor, Tensor]:
+    def logprobs(
+        self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], model: Any = None, temperature: float = 1.0
+    ) -> tuple[Tensor, Tensor]:
         """Log-probabilities (B, T) of given completions after given prompts (token ids) and their mask (B, T), padded on the right.
 
         Has gradients for the policy (``model`` None); wrap the call in ``torch.no_grad()`` where none are needed.
@@ -108,7 +138,7 @@ class RunContext:
         ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=self.device)
         there = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=self.device)
         logits = (model if model is not None else self.model)(input_ids=ids, attention_mask=there, use_cache=False).logits
-        logprobs = torch.log_softmax(logits[:, :-1].float(), -1).gather(2, ids[:, 1:, None])[..., 0]  # (B, L - 1)
+        logprobs = torch.log_softmax(logits[:, :-1].float() / temperature, -1).gather(2, ids[:, 1:, None])[..., 0]  # (B, L - 1)
         longest = max(len(completion) for completion in completions)
         made, mask = logprobs.new_zeros(len(rows), longest), logprobs.new_zeros(len(rows), longest)
         pieces = []

@@ -1,14 +1,27 @@
-"""Source of completions for a rollout method: the current policy, including the task's environment."""
+"""Source of completions for a rollout method: the current policy, including the task's environment, turn by turn where a method wants that.
+
+``complete`` samples whole completions. ``begin`` opens episodes instead, whose turns are nodes of a tree (``trainers/rollouts/``); the moves below
+``play`` work on nodes, and ``finish`` makes of leaves what ``rollout`` returns.
+"""
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from trainers.contract.events import Message
+from trainers.judges import rewards
 from trainers.methods.context import RunContext
 from trainers.policies.sampling import Completion, Sampler, Sampling
+from trainers.rollouts import moves
+from trainers.rollouts.compile import Shared, compile_leaves, complete_row
+from trainers.rollouts.engine import Engine
+from trainers.rollouts.seats import Player
+from trainers.rollouts.store import Store
+from trainers.rollouts.tree import Episode, Node, Place
 from trainers.tasks.base import Example
+from trainers.worlds.base import POLICY, World
 
 
 @dataclass
@@ -29,6 +42,8 @@ class Session:
     temperature: float
     max_tokens: int
     rng: random.Random  # depends on the seed and the step alone
+    players: dict[str, Player] = field(default_factory=dict)  # seat -> who plays it; the policy plays the others
+    seeds: random.Random | None = None  # outside training: where its randomness comes from
 
     def complete(
         self,
@@ -59,3 +74,101 @@ class Session:
 
     def right(self, examples: Sequence[Example], completions: Sequence[Completion]) -> list[bool]:
         return [self.run.right(example, made.text) for example, made in zip(examples, completions, strict=True)]
+
+    # Episodes of turns.
+
+    @cached_property
+    def engine(self) -> Engine:
+        width = max(len(self.examples), self.run.attempt.sampling_batch)
+        return Engine(self.run, self.model, self.temperature, self.max_tokens, width, max(0, self.step - 1), self.players, self.seeds)
+
+    @property
+    def store(self) -> Store:
+        """Named lists that outlive the batch."""
+        return self.run.store
+
+    def begin(self, rows: Sequence[int] | None = None) -> list[Episode]:
+        """An open episode for each of ``rows`` (default: the whole batch), at its prompt (``episode.root``)."""
+        rows = range(len(self.examples)) if rows is None else rows
+        places = [divmod(row, self.group_size) for row in rows]
+        return [self.engine.open_episode(self.examples[row], self.prompts[row], *place) for row, place in zip(rows, places, strict=True)]
+
+    def begin_at(self, example: Example, prompt: Sequence[Message] | None = None, *, group: int = 0, member: int = 0) -> Episode:
+        """An open episode of any example: one that a seat has written, for instance."""
+        return self.engine.open_episode(example, example.prompt if prompt is None else prompt, group, member)
+
+    def play(
+        self, at: Sequence[Node], *, turns: int = 0, max_tokens: int = 0, temperature: float | None = None, stop: Sequence[str] = (), top_k: int = 0
+    ) -> list[Node]:
+        """Where each node leads to after ``turns`` turns (0: when its episode ends), all nodes in one batch; see ``Engine.play``."""
+        return self.engine.play(at, turns=turns, max_tokens=max_tokens, temperature=temperature, stop=stop, top_k=top_k)
+
+    def branch(self, at: Node, count: int, why: str = "", *, token: int = 0) -> list[Node]:
+        """``count`` open nodes with the same prefix and state; ``token``: from inside ``at``, after so many of its tokens."""
+        return moves.branch_node(self.engine, at, count, why, token)
+
+    def cut(self, leaf: Node, at: Place, why: str = "") -> Node:
+        """Takes what followed a place out of the episode; returns the node to go on from."""
+        return moves.cut_leaf(self.engine, leaf, at, why)
+
+    def force(self, at: Node, text: str, *, train: bool = False, whole: bool = False) -> Node:
+        """Given words in the seat's turn; ``whole``: the turn is over with them, and the world answers. Returns where it goes on."""
+        return moves.force_text(self.engine, at, text, train, whole)
+
+    def ask(
+        self,
+        seat: str,
+        about: Sequence[Node],
+        messages: Sequence[Sequence[Message]],
+        count: int = 1,
+        *,
+        max_tokens: int = 0,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+    ) -> list[list[Node]]:
+        """``count`` answers of another seat to a question about each node, in a context of its own that the world does not hear."""
+        return moves.ask_aside(self.engine, seat, about, messages, count, max_tokens=max_tokens, temperature=temperature, stop=stop)
+
+    def fold(self, at: Node, messages: Sequence[Message]) -> Node:
+        """A new context of the same episode, which begins with ``messages``."""
+        return moves.fold_context(self.engine, at, messages)
+
+    def likelihood(self, at: Sequence[Node], texts: Sequence[str | Sequence[int]], temperature: float = 1.0) -> list[list[float]]:
+        """Log-probability of each token of given texts (or ids) there, nats."""
+        return self.engine.score_texts(at, texts, temperature)
+
+    def success(self, at: Sequence[Node], count: int, *, force: str = "", temperature: float | None = None) -> list[float]:
+        """Share right of ``count`` continuations of each node; of one whose episode is over, 1 or 0."""
+        played = moves.play_on(self.engine, at, count, force, temperature)
+        return [sum(self.is_right(leaf) for leaf in leaves) / len(leaves) for leaves in played]
+
+    def outcome(self, leaf: Node, seat: str = POLICY) -> dict[str, float | None]:
+        """Score of each reward function of the episode that ends at ``leaf``. A world's are read from its state, which is exact for any tree."""
+        episode, task = leaf.episode, self.run.task
+        if isinstance(task, World):
+            return task.outcome(episode.example, leaf.state)[seat]
+        return rewards.score_all(task, self.text_of(leaf), episode.example)
+
+    def total(self, leaf: Node, seat: str = POLICY) -> float:
+        """Weighted sum of ``outcome``; functions that are not the world's own do not count."""
+        return rewards.weighted_sum(self.outcome(leaf, seat), self.run.attempt.weights) or 0.0
+
+    def is_right(self, leaf: Node) -> bool:
+        return (self.outcome(leaf)[next(iter(self.run.task.rewards))] or 0.0) > 0.5
+
+    def text_of(self, leaf: Node) -> str:
+        """What its last context holds after the prompt."""
+        return self.engine.decode(leaf.episode.context_ids(leaf)[1])
+
+    def finish(self, leaves: Sequence[Node], shared: Shared = "every", notes: Mapping[int, dict[str, Any]] | None = None) -> list[Completion]:
+        """One completion for each leaf, for members whose episode is a path, or paths that share a tree. Each leaf has one context.
+
+        ``once``: turns that several leaves share are trained on in the first of them alone. ``notes``: of a leaf, by its place.
+        """
+        rows = compile_leaves(leaves, shared, keep_all=True)
+        if len(rows) != len(leaves):
+            raise ValueError("a leaf with several contexts is no single completion: return its episode")
+        made = [complete_row(row, self.engine.decode(row.ids)) for row in rows]
+        for place, note in (notes or {}).items():
+            made[place].notes.update(note)
+        return made

@@ -75,6 +75,7 @@ class Stack:
         return {
             "methods": {method.card.name: state for method in self.methods if (state := method.state())},
             "history": self.history.state() if self.history else None,
+            "store": self.context.store.state() if self.run is not None else None,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -83,6 +84,8 @@ class Stack:
                 method.restore(state["methods"][method.card.name])
         if self.history is not None and state["history"] is not None:
             self.history.restore(state["history"])
+        if state.get("store"):  # checkpoints of earlier versions have none
+            self.context.store.restore(state["store"])
 
     def gradients(self, model: Any) -> None:
         for method in self.filling("gradients"):

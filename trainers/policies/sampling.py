@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
@@ -13,6 +13,9 @@ from trainers.attempt.telemetry import to_storable_text
 from trainers.contract.events import Message, Turn
 from trainers.policies.watching import TopTokenWatch
 from trainers.tasks.base import Example, Task
+
+if TYPE_CHECKING:
+    from trainers.rollouts.compile import Row
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Completion:
     finish_reason: Literal["stop", "length", "turns"] = "stop"
     text: str = ""
     alternatives: Alternatives | None = None  # of the tokens so far, where they are wanted
+    row: "Row | None" = field(default=None, compare=False, repr=False)  # of the tree that it was made from, where it was
 
     @property
     def sampled_logprobs(self) -> list[float]:
