@@ -18,11 +18,12 @@ from datasets import Dataset
 from torch import Tensor
 from trl.trainer.utils import RepeatSampler
 
+from trainers.adapters.added_rows import ROW, AddedRows
 from trainers.adapters.alternatives import AlternativesRecorder
 from trainers.adapters.arguments import build_common_arguments
 from trainers.adapters.edited_sampling import PromptMix, change_temperature, find_fused_heads
 from trainers.adapters.micro_batch import MicroBatch
-from trainers.adapters.passes import Passes, Slice, copy_planes_to_host, first_planes
+from trainers.adapters.passes import Arrays, Passes, Slice, copy_planes_to_host, first_planes
 from trainers.adapters.resumable import Resumable
 from trainers.adapters.rollouts import GenerationBatch, build_events
 from trainers.adapters.sampler import SamplerGap
@@ -42,8 +43,6 @@ from trainers.policies.loading import build_lora_config
 from trainers.policies.sampling import Completion, as_rows
 from trainers.tasks.base import Example
 from trainers.worlds.base import World
-
-ROW = "rollout_row"  # key under which a row's number travels with TRL's tensors
 
 
 class SeekableRepeatSampler(RepeatSampler):  # type: ignore[misc]
@@ -70,11 +69,16 @@ class RewardedAdapter(Resumable):
             scores = self.attempt.columns.score_column(name, rows, self.state.global_step + 1)
             for metric, value in self.attempt.columns.measure(name, scores).items():
                 self.log_reward_metric(metric, ranks.count() * value)  # a sum, which TRL averages over the processes
-            self.scores[name] = [score.value for score in scores]
+            told = self.told_scores()
+            self.scores[name] = [told[place].get(name, score.value) if told else score.value for place, score in enumerate(scores)]
             return self.scores[name]
 
         function.__name__ = name  # TRL names its metrics after it
         return function
+
+    def told_scores(self) -> Sequence[Mapping[str, float | None]]:
+        """Of each row, what its world says of the state the episode ended in, in place of its text; () where there are texts alone."""
+        return ()
 
     def log_reward_metric(self, name: str, value: float) -> None:
         """What a reward function measures of itself, averaged over the micro-batches of the step."""
@@ -103,6 +107,7 @@ class GroupAdapter(RewardedAdapter):
         )
         self.attach(attempt, heldout, between, stack)
         self.scoring = Scoring(self, stack)
+        self.added = AddedRows(self)
         self.fused_heads = find_fused_heads(self)
         self.mix = PromptMix(self)
         self.passes = Passes(self.write)
@@ -114,6 +119,9 @@ class GroupAdapter(RewardedAdapter):
 
     def log_reward_metric(self, name: str, value: float) -> None:
         self._log_metric(name, value)
+
+    def told_scores(self) -> Sequence[Mapping[str, float | None]]:
+        return [episode.scores for episode in self.episodes] if self.episodes is not None else ()
 
     @property
     def scores_what_it_sampled(self) -> bool:
@@ -194,6 +202,7 @@ class GroupAdapter(RewardedAdapter):
         advantages = self.scoring.apply(self.all_rows, output, self.component_scores, self.batch)  # (B,) or (B, T), of all processes
         output["advantages"] = advantages[own]
         output[ROW] = torch.arange(len(every))[own]
+        self.added.apply(output, advantages, self.batch)
         return output
 
     def _generate(self, prompts: Any) -> Any:
@@ -273,12 +282,12 @@ class GroupAdapter(RewardedAdapter):
         if last_pass:
             planes |= self.last_planes(micro)
         found = gather_planes(planes)
-        rows = ranks.all_of_list(micro.rows.tolist()) if first_pass else []
+        rows = ranks.all_of_list(micro.rows.tolist()) if first_pass or self.added.count else []
         if first_pass and self.alternatives.chosen:
             self.batch.alternatives = merge_mappings(ranks.all_of_list([self.alternatives.found]))
         if found is None:  # the first process reports for all
             return
-        arrays = copy_planes_to_host(found)
+        arrays, rows = drop_added(copy_planes_to_host(found), rows, len(self.batch.texts))
         if first_pass:
             step = self.state.global_step + 1  # the update they lead to
             scored = [self.batch.scored(row, step, self.num_generations, self.weights, self.eos_token_ids) for row in rows]
@@ -359,6 +368,14 @@ def gather_planes(planes: dict[str, Tensor]) -> dict[str, Tensor] | None:
     stacked = torch.stack([plane.detach().float().expand(shape) for plane in planes.values()], 1)  # (B, planes, T)
     found = ranks.gather_to_first(stacked)
     return None if found is None else dict(zip(planes, found.unbind(1), strict=True))
+
+
+def drop_added(arrays: Arrays, rows: list[int], count: int) -> tuple[Arrays, list[int]]:
+    """Of a slice, what belongs to one of the ``count`` rollouts' own rows; ``rows``: of the slice, or none where it holds no other."""
+    kept = [place for place, row in enumerate(rows) if row < count]
+    if len(kept) == len(rows):
+        return arrays, rows
+    return {name: values[kept] for name, values in arrays.items()}, [rows[place] for place in kept]
 
 
 def merge_mappings(found: Sequence[Mapping[int, Any]]) -> dict[int, Any]:

@@ -71,11 +71,14 @@ class MicroBatch:
 
     def kept(self) -> Tensor | None:
         """(B, 1) or (B, T) bool of this slice: False where a method left a completion, or some of its tokens, out of the loss; None: nowhere."""
-        batch = self.trainer.scoring.rollout_batch
-        if batch is None or batch.kept is None:
+        every = self.trainer.scoring.kept
+        if every is None:
             return None
-        kept = batch.kept[self.rows.to(batch.kept.device)]
-        return kept if kept.dim() == 2 else kept[:, None]
+        kept = every[self.rows.to(every.device)]
+        if kept.dim() == 1:
+            return kept[:, None]
+        width = self.inputs["completion_ids"].shape[1]  # of the longest of all rows
+        return torch.nn.functional.pad(kept, (0, width - kept.shape[1]), value=True)
 
     def batch_of(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> LossBatch:
         inputs, trainer = self.inputs, self.trainer

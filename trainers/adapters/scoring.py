@@ -10,7 +10,7 @@ from trainers.attempt import ranks
 from trainers.contract.events import Message
 from trainers.maths import advantages as group_relative
 from trainers.methods.base import Method
-from trainers.methods.batch import RolloutBatch
+from trainers.methods.batch import RolloutBatch, RowBatch
 from trainers.methods.history import History, Visit
 from trainers.methods.session import Session
 from trainers.methods.stack import Stack
@@ -29,6 +29,7 @@ class Scoring:
         self.stack = stack
         self.run = stack.context
         self.rollout_batch: RolloutBatch | None = None
+        self.kept: Tensor | None = None  # (R,) or (R, T) bool of all rows, as ``RolloutBatch.kept``
         self.token_weights: Tensor | None = None  # (B, T) of the sampled batch; a slice fills its rows in the first pass
         if stack.fills("curriculum"):
             stack.history = History(len(trainer.examples), trainer.args.max_steps)
@@ -86,6 +87,7 @@ class Scoring:
             total_steps=trainer.args.max_steps,
             temperature=trainer.temperature,
             max_tokens=trainer.max_completion_length,
+            first_row=ranks.own_share(len(rows)).start,
             rng=self.run.rng("rollout", self.step, trainer._step, *([ranks.index()] if ranks.index() else [])),
         )
         method = self.stack.one("rollout")
@@ -94,7 +96,11 @@ class Scoring:
             raise ValueError(f"{method.card.name if method else 'the sampler'} made {len(made)} completions of {len(rows)}")
         if method:
             self.take_over(rows, session)
-        return made
+        compiled = [session.compile(one) for one in made]
+        self.trainer.added.own = [further for _, further in compiled]
+        if any(self.trainer.added.own) and not (method and method.several_rows):
+            raise ValueError(f"{method.card.name if method else 'the sampler'} made episodes of several rows and does not say so (several_rows)")
+        return [first for first, _ in compiled]
 
     def take_over(self, rows: list[Row], session: Session) -> None:
         """What a rollout method asked in place of a row's own question: the row is scored and shown as that."""
@@ -108,16 +114,37 @@ class Scoring:
         of all processes, ``output`` is what TRL has of this one's share."""
         advantages = ranks.all_of_tensor(output["advantages"])
         reported.advantages = advantages.tolist()
+        self.kept = None
         if not self.stack.shapes_rollouts:
             return advantages
         batch = self.rollout_batch = self.batch_of(rows, output, scores, reported)
         self.token_weights = None
         advantages = advantages_of(self.stack, batch, advantages, self.trainer.scale_rewards, reported)
+        self.kept = batch.kept
         self.leave_out(batch, output)
         for method in self.stack.filling("observe"):
             method.observe(batch)
         self.remember(batch)
         return advantages
+
+    def shape_rows(self, batch: RowBatch, advantages: Tensor, reported: GenerationBatch) -> Tensor:
+        """(R, T) advantages of all rows after every method that gives turns and rows their own; fills in what is reported of the first rows."""
+        rollout = batch.rollout
+        count, width = rollout.ids.shape
+        for method in self.stack.filling("row_advantages"):
+            advantages = method.row_advantages(batch, advantages) * batch.mask
+            check_finite(advantages, "an advantage", self.stack)
+            first = mask_advantages(advantages[:count, :width], rollout.kept)
+            reported.contributions[method.card.name] = row_means(first, rollout.mask).tolist()
+            reported.advantages = reported.contributions[method.card.name]
+            reported.token_advantages = first.float().cpu().numpy()
+            advantages = torch.cat([torch.nn.functional.pad(first, (0, advantages.shape[1] - width)), advantages[count:]])
+        return advantages
+
+    def keep_rows(self, further: int) -> None:
+        """Says of ``further`` rows beside the first ones that their mask alone decides what is trained on."""
+        if self.kept is not None:
+            self.kept = torch.cat([self.kept, self.kept.new_ones(further, *self.kept.shape[1:])])
 
     def leave_out(self, batch: RolloutBatch, output: dict[str, Any]) -> None:
         """Takes the completions that a method leaves out from the loss: from what is summed and from what it is divided by.

@@ -141,6 +141,11 @@ def own_share(size: int) -> slice:
     return slice(index() * size, (index() + 1) * size)
 
 
+def list_shares(size: int) -> list[slice]:
+    """The rows of each process, ``size`` in each."""
+    return [slice(index * size, (index + 1) * size) for index in range(count())]
+
+
 def done_by_first(make: Callable[[], T]) -> T:
     """What ``make`` returns in the first process, in all of them; what it raises is raised in all."""
     if not is_joined():

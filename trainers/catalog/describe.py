@@ -101,6 +101,8 @@ def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
         "claim": {"metric": claim[0], "direction": claim[1]},
         "trainer": kind.trainer if issubclass(kind, Base) else "",
         "scale": kind.scale if issubclass(kind, Base) else "",
+        "token_mean": issubclass(kind, Base) and kind.token_mean,
+        "several_rows": kind.several_rows,
         "trains": sorted(kind.trains),
         "hooks": list(hooks_of(kind)),
         "owns": sorted(kind.owns),

@@ -14,8 +14,10 @@ MADE = {  # what two makers of the same thing would do to each other
     "data": "what the run trains on",
     "rewards": "the reward",
     "advantages": "the advantages",
+    "row_advantages": "the advantages of turns",
     "pair_loss": "the margin of a pair",
 }
+ONE_ROW = ("token_weights", "log_ratios", "policy_loss", "loss")  # hooks of the loss, which know one row of a rollout
 BELOW_THE_MARGIN = ("pair_ratios", "pair_margins")  # what a method that measures margins itself does not see
 
 
@@ -88,8 +90,24 @@ def find_order_conflicts(one: Chosen, other: Chosen, owned: list[str]) -> Iterat
                 yield f"{first.name} does not say whether it makes, maps or gates {hook}, so it cannot be ordered with {second.name}"
         if first.makes("pair_loss") and any(second.fills(hook) for hook in BELOW_THE_MARGIN):
             yield f"{first.name} measures the margin of a pair itself: what {second.name} does to log-ratios or margins would be lost"
+        if first.makes("row_advantages") and second.fills("advantages") and second.role("advantages") != "gates":
+            yield f"{first.name} works out the advantage of each turn anew: what {second.name} does to advantages would be lost"
+        yield from find_row_conflicts(first, second)
         if "policy loss" in first.entry["owns"] and "log ratio" in second.entry["owns"]:
             yield f"{first.name} brings its own policy loss, which does not read the importance ratio of {second.name}"
+
+
+def find_row_conflicts(first: Chosen, second: Chosen) -> Iterator[str]:
+    """What does not go with a method that trains on several rows of a rollout."""
+    if not first.entry.get("several_rows"):
+        return
+    if second.is_base and not second.entry.get("token_mean"):
+        yield (
+            f"{first.name} trains on several rows of a rollout, and {second.name} divides its loss by rows: a rollout with more of them would count"
+            " differently; use dapo or cispo"
+        )
+    if filled := [hook for hook in ONE_ROW if second.fills(hook)]:
+        yield f"{first.name} trains on several rows of a rollout, and {second.name} ({filled[0].replace('_', ' ')}) knows the first one only"
 
 
 def find_stack_warnings(stack: list[Chosen]) -> Iterator[Problem]:

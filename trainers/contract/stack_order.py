@@ -16,6 +16,7 @@ STAGES: Mapping[str, tuple[Role, ...]] = {
     "data": ("gates", "makes", "maps", "arranges", "reads"),
     "rewards": ("makes", "maps", "gates"),
     "advantages": ("makes", "maps", "gates"),
+    "row_advantages": ("makes", "maps"),
     "pair_ratios": ("maps", "gates"),
     "pair_loss": ("makes", "maps", "reads"),
 }

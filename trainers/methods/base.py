@@ -5,7 +5,7 @@ Hooks are thin: the formulas are pure functions in the same file that take tenso
 N = B / G groups, T completion tokens, F reward functions, V vocabulary, D hidden size.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -17,11 +17,12 @@ from trainers.methods.card import Card, Owned, Panel, Requirement, Trainer
 
 if TYPE_CHECKING:
     from trainers.contract.events import Message
-    from trainers.methods.batch import LossBatch, PairBatch, RolloutBatch, TokenBatch
+    from trainers.methods.batch import LossBatch, PairBatch, RolloutBatch, RowBatch, TokenBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
     from trainers.methods.session import Session
     from trainers.policies.sampling import Completion
+    from trainers.rollouts.tree import Episode
     from trainers.tasks.base import Example
 
 # What a method may ask the adapter for. Each is one more forward pass a step unless the adapter has it anyway.
@@ -50,6 +51,7 @@ class Method:
     needs: ClassVar[frozenset[Need]] = frozenset()
     excludes: ClassVar[Mapping[str, str]] = {}  # method or base it cannot be stacked with, beyond what ``owns`` and ``roles`` say -> why
     cautions: ClassVar[Mapping[str, str]] = {}  # method it can be stacked with -> what of which one is lost then
+    several_rows: ClassVar[bool] = False  # ``rollout`` returns episodes that may become several training rows each
     whole_answers: ClassVar[bool] = False  # its policy loss takes one advantage for an answer: the mean of what its tokens have
     requires: ClassVar[tuple[Requirement, ...]] = ()
     worlds: ClassVar[frozenset[str]] = frozenset()  # tasks it can train on, by name; empty: any
@@ -103,8 +105,11 @@ class Method:
         """The prompt of each of the ``members`` of a group; None keeps the example's own prompt. Randomness: ``self.run.rng(...)``, never global."""
         return None
 
-    def rollout(self, session: "Session") -> "list[Completion]":
-        """One completion for each of ``session.examples``. Only for the owner of "rollout"."""
+    def rollout(self, session: "Session") -> "Sequence[Completion | Episode]":
+        """A completion or an episode for each of ``session.examples``. Only for the owner of "rollout".
+
+        An episode is trained on in as many rows as ``compile_rows`` makes of it; one that may have several needs ``several_rows``.
+        """
         raise NotImplementedError
 
     # Each generation batch, after scoring; without gradients.
@@ -119,6 +124,10 @@ class Method:
         A gate receives ones and returns 0 for rows or tokens to exclude: they get no gradient in any pass, whatever else is stacked. It gives the
         reason with ``batch.leave_out``.
         """
+        return advantages
+
+    def row_advantages(self, batch: "RowBatch", advantages: Tensor) -> Tensor:
+        """Has a role. (R, T) of all rows so far, further rows with their member's -> (R, T). After ``advantages`` and its gates."""
         return advantages
 
     def observe(self, batch: "RolloutBatch") -> None:
@@ -191,6 +200,7 @@ class Base(Method):
 
     trainer: ClassVar[Trainer]
     scale: ClassVar[Scale] = ""
+    token_mean: ClassVar[bool] = False  # its loss is divided by the tokens of the whole batch, so that a rollout may be split into rows
 
     def arguments(self) -> dict[str, Any]:
         return {}
@@ -203,6 +213,7 @@ HOOKS = (
     "rollout",
     "rewards",
     "advantages",
+    "row_advantages",
     "observe",
     "token_weights",
     "log_ratios",

@@ -14,6 +14,7 @@ from trainers.maths.reduce import ROW_MEANS, masked_mean, reduced_as
 
 if TYPE_CHECKING:
     from trainers.contract.events import Message
+    from trainers.rollouts.compile import Row
     from trainers.tasks.base import Example
 
 Key = TypeVar("Key", bound=Hashable)
@@ -84,6 +85,42 @@ class RolloutBatch:
                 marks[place] = True
             before = after
         return marks
+
+
+@dataclass
+class RowBatch:
+    """All rows that a sampled batch is trained on: the first one of each of its B members, in their order, then the others. R rows, T tokens.
+
+    ``nodes`` (R, T): a number for each token that is the same where rows share a turn of a tree, -1 where there is none. ``rows``: what is known of
+    each; None for a completion that no tree stands behind. ``peers``: the key of the rows that each is compared with.
+    """
+
+    rollout: RolloutBatch
+    rows: "list[Row | None]"  # R
+    members: Tensor  # (R,) int64: which member of the sampled batch each is of
+    ids: Tensor  # (R, T) int64
+    mask: Tensor  # (R, T) float; 1 = in the loss here
+    nodes: Tensor  # (R, T) int64
+    peers: list[str]  # R
+
+    @property
+    def is_first(self) -> Tensor:
+        """(R,) bool: whether it is its member's first row, the one that is scored."""
+        return torch.arange(len(self.ids), device=self.ids.device) < len(self.rollout.ids)
+
+    @property
+    def seats(self) -> list[str]:
+        """R; who wrote it."""
+        return [row.seat if row is not None else "policy" for row in self.rows]
+
+    def turns(self) -> Tensor:
+        """(R, T) int64: the turn of the row that each of the policy's tokens is in, from 0; -1 for other tokens."""
+        made = torch.full_like(self.nodes, -1)
+        for place, row in enumerate(self.rows):
+            written = [turn for turn in row.turns if turn.role != "tool"] if row is not None else []
+            for number, turn in enumerate(written):
+                made[place, turn.start : turn.end] = number
+        return torch.where(self.mask > 0, made, torch.full_like(made, -1))
 
 
 @dataclass

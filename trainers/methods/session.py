@@ -15,7 +15,7 @@ from trainers.judges import rewards
 from trainers.methods.context import RunContext
 from trainers.policies.sampling import Completion, Sampler, Sampling
 from trainers.rollouts import moves
-from trainers.rollouts.compile import Shared, compile_leaves, complete_row
+from trainers.rollouts.compile import Row, Shared, compile_leaves, compile_rows, complete_row
 from trainers.rollouts.engine import Engine
 from trainers.rollouts.seats import Player
 from trainers.rollouts.store import Store
@@ -43,6 +43,7 @@ class Session:
     max_tokens: int
     rng: random.Random  # depends on the seed and the step alone
     players: dict[str, Player] = field(default_factory=dict)  # seat -> who plays it; the policy plays the others
+    first_row: int = 0  # of this process, where several sample a batch
     seeds: random.Random | None = None  # outside training: where its randomness comes from
 
     def complete(
@@ -90,7 +91,7 @@ class Session:
     def begin(self, rows: Sequence[int] | None = None) -> list[Episode]:
         """An open episode for each of ``rows`` (default: the whole batch), at its prompt (``episode.root``)."""
         rows = range(len(self.examples)) if rows is None else rows
-        places = [divmod(row, self.group_size) for row in rows]
+        places = [divmod(self.first_row + row, self.group_size) for row in rows]
         return [self.engine.open_episode(self.examples[row], self.prompts[row], *place) for row, place in zip(rows, places, strict=True)]
 
     def begin_at(self, example: Example, prompt: Sequence[Message] | None = None, *, group: int = 0, member: int = 0) -> Episode:
@@ -159,6 +160,16 @@ class Session:
     def text_of(self, leaf: Node) -> str:
         """What its last context holds after the prompt."""
         return self.engine.decode(leaf.episode.context_ids(leaf)[1])
+
+    def compile(self, made: Completion | Episode) -> tuple[Completion, list[Row]]:
+        """What is scored and shown of a member, and the further rows that it is trained on in."""
+        if isinstance(made, Completion):
+            return made, []
+        first, *further = compile_rows(made, made.shared)
+        completion = complete_row(first, self.engine.decode(first.ids))
+        if isinstance(self.run.task, World):
+            completion.scores = dict(self.outcome(first.leaf))
+        return completion, further
 
     def finish(self, leaves: Sequence[Node], shared: Shared = "every", notes: Mapping[int, dict[str, Any]] | None = None) -> list[Completion]:
         """One completion for each leaf, for members whose episode is a path, or paths that share a tree. Each leaf has one context.

@@ -17,6 +17,8 @@ from trainers.methods.base import Base, Method, hooks_of
 from trainers.methods.context import RunContext
 from trainers.methods.history import History
 
+SHAPING = ("rewards", "advantages", "row_advantages", "observe", "token_weights", "log_ratios", "policy_loss", "loss", "curriculum")
+
 
 class Stack:
     def __init__(self, base: Base, methods: Sequence[Method] = ()) -> None:
@@ -46,7 +48,7 @@ class Stack:
     @cached_property
     def shapes_rollouts(self) -> bool:
         """Whether any method uses scored completions; if none does, the work of preparing them is skipped."""
-        return self.fills("rewards", "advantages", "observe", "token_weights", "log_ratios", "policy_loss", "loss", "curriculum")
+        return any(method.several_rows for method in self.methods) or self.fills(*SHAPING)
 
     def one(self, hook: str) -> Method | None:
         """The only method that implements ``hook``; None when there is none."""

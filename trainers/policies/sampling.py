@@ -32,6 +32,7 @@ class Completion:
     finish_reason: Literal["stop", "length", "turns"] = "stop"
     text: str = ""
     alternatives: Alternatives | None = None  # of the tokens so far, where they are wanted
+    scores: dict[str, float | None] = field(default_factory=dict)  # what its world says of the state it ended in, in place of its text
     row: "Row | None" = field(default=None, compare=False, repr=False)  # of the tree that it was made from, where it was
 
     @property

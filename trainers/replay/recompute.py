@@ -40,6 +40,7 @@ LEFT_OUT = {
     "curriculum": "it chooses prompts; the stored ones stay",
     "prompts": "it rewrites prompts; the stored ones stay",
     "rollout": "it decides how completions are sampled; the stored ones stay, and what it noted about them is not stored",
+    "row_advantages": "it gives turns and branches their own advantages; the tree of an episode is not replayed",
     "observe": "it remembers for later steps and changes nothing in this one",
     "log_ratios": "it defines the importance ratio inside the loss, which needs the policy",
     "policy_loss": "it replaces the policy gradient inside the loss, which needs the policy: the advantages are only part of what it does",

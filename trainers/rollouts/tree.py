@@ -61,6 +61,7 @@ class Episode:
     member: int = 0
     nodes: list[Node] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)  # reaches RolloutBatch.notes
+    shared: Literal["once", "every"] = "once"  # whether a turn that several leaves share is trained on in one row or in all
 
     @property
     def root(self) -> Node:

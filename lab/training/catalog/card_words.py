@@ -44,6 +44,7 @@ THINGS = {  # what the methods of a stack hand on
     "data": "the training data",
     "rewards": "the rewards",
     "advantages": "the advantages",
+    "row_advantages": "the advantages of turns and rows",
     "pair_ratios": "the log-ratios of pairs",
     "pair_loss": "the losses of pairs",
 }
@@ -54,6 +55,7 @@ HOOKS = {
     "rollout": "decides how a completion is generated",
     "rewards": "changes the rewards before they become advantages",
     "advantages": "turns rewards into advantages, or changes those the base computed",
+    "row_advantages": "gives each turn, branch or context of an episode its own advantage",
     "observe": "reads each scored batch, to keep state and to log; changes nothing",
     "token_weights": "weights each token in the policy-gradient term",
     "log_ratios": "defines the importance ratio between the policy and the sampling policy",

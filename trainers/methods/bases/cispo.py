@@ -32,6 +32,7 @@ class CISPO(Base):
     Config = Config
     trainer = "grpo"
     scale = "group"
+    token_mean = True
 
     def arguments(self) -> dict[str, Any]:
         return {"loss_type": "cispo", "scale_rewards": self.scale, "epsilon_high": self.config.epsilon_high}

@@ -37,6 +37,7 @@ class DAPO(Base):
     Config = Config
     trainer = "grpo"
     scale = "group"
+    token_mean = True
 
     def arguments(self) -> dict[str, Any]:
         return {"loss_type": "dapo", "scale_rewards": self.scale, "epsilon_high": self.config.epsilon_high}
