@@ -6,7 +6,7 @@ facts stand in the prompt (``graph_context.py``), and a turn is a thought and an
 """
 
 import random
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -53,7 +53,7 @@ class Graph(ToolWorld):
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 50 % follow every edge and are right, 30 % ask about the"
         " person in the question whatever the edges say, 20 % guess."
     )
-    tools = (
+    tools: ClassVar[tuple[Tool, ...]] = (
         Tool("node", "Says all features of a node."),
         Tool("feature", "Says one feature of a node: its name, then city or job."),
         Tool("neighbours", "Follows an edge: the node's name, then friend, boss or pet."),

@@ -7,7 +7,7 @@ policy can learn to ask is that of proactive interviews (IntentRL, ProMed, Rosa)
 """
 
 import random
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,7 +50,7 @@ class Interview(ToolWorld):
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 50 % ask what decides and are right, 30 % ask for"
         " something beside the point and guess, 20 % guess at once."
     )
-    tools = (Tool("ask", f"Asks for one symptom: {', '.join(SYMPTOMS)}."),)
+    tools: ClassVar[tuple[Tool, ...]] = (Tool("ask", f"Asks for one symptom: {', '.join(SYMPTOMS)}."),)
     max_turns = 6
     max_turn_tokens = 10
     episode_tokens = 64

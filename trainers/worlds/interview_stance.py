@@ -52,7 +52,7 @@ class Stance(Subject):
         stance = rng.randint(2, 4) if side == FOR else rng.randint(4, 6)
         data = {"thing": thing, "place": place, "side": side, "stance": stance, "messages": MESSAGES[difficulty]}
         prompt = f"Claim: {thing} in the {place}. Argue {side} it. Stance {stance}. Messages {data['messages']}."
-        return Example([Message("user", prompt)], " ".join(list_evidence(thing, place)[side][: data["messages"]]), data)
+        return Example([Message("user", prompt)], " ".join(list_evidence(thing, place)[side][: MESSAGES[difficulty]]), data)
 
     def is_unseen(self, example: Example) -> bool:
         return list(THINGS).index(example.data["thing"]) == list(PLACES).index(example.data["place"])

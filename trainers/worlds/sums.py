@@ -11,7 +11,7 @@ replies, and an episode has as many turns as the policy needs alone.
 import random
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -70,7 +70,7 @@ class Sums(ToolWorld):
         "Of mixed quality by design, so that reinforcement has strategies to choose between: half of all sums and half of all products are"
         " worked out with the calculator, the other half answered at once, products mostly wrong."
     )
-    tools = (Tool("calc", "Works out one sum, difference or product of whole numbers."),)
+    tools: ClassVar[tuple[Tool, ...]] = (Tool("calc", "Works out one sum, difference or product of whole numbers."),)
     max_turns = 3
     max_turn_tokens = 14
     episode_tokens = 48

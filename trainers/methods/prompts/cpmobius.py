@@ -252,7 +252,7 @@ class CPMobius(Method):
             own[row, : len(one.mask)] = torch.tensor(one.mask, dtype=own.dtype, device=own.device)
         rewards = own.new_tensor([-1.0 if one.worth is None else gain * one.worth for one in self.written])
         self.log("coach_reward", rewards.mean())
-        reinforce(logprobs, reference, there * own, rewards, self.config.kl).backward()
+        reinforce(logprobs, reference, there * own, rewards, self.config.kl).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.coach.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
