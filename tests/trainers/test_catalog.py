@@ -95,7 +95,7 @@ def test_it_describes_every_task_as_a_form_needs_it():
         assert 3 <= len(task["rewards"]) <= 4
         assert "mixed quality" in task["demonstrations"]
         assert task["example"]["prompt"]
-        assert task["example"]["gold"].endswith(tuple(f"</{tag}>" for tag in ("answer", "move", "do")))
+        assert task["example"]["gold"].endswith(tuple(f"</{tag}>" for tag in ("answer", *(tool["name"] for tool in task.get("tools", ())))))
 
 
 def test_it_is_plain_json_of_the_agreed_shape():

@@ -226,7 +226,7 @@ def outcome(names: Sequence[str], *, heating: bool = False, **changes: Any) -> O
     advantages = advantages_of(stack, batch, plain, "group", reported)
     for method in stack.filling("observe"):
         method.observe(batch)
-    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None)
+    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None, kept=batch.kept)
     small_run().model.zero_grad(set_to_none=True)
     passes = [one_pass(stack, batch, advantages, scoring, first) for first in (True, False)]
     gradients = [gradient for _, gradient in passes]
