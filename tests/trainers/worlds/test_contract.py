@@ -33,9 +33,14 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(params=WORLDS, ids=lambda kind: kind.name)
+OPTIONS = [("search", {"reader": True, "known": 0.5}), ("two_corpora", {"agents": True})]  # under which a world is played by other rules
+PLAYED = [*((kind, {}) for kind in WORLDS), *((kind, options) for name, options in OPTIONS for kind in WORLDS if kind.name == name)]
+
+
+@pytest.fixture(params=PLAYED, ids=lambda played: "-".join([played[0].name, *played[1]]))
 def world(request: pytest.FixtureRequest) -> World:
-    return request.param()
+    kind, options = request.param
+    return kind(options)
 
 
 def examples_of(world: World, count: int = 4) -> Iterator[Example]:
