@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.attempt import ranks
 from trainers.contract.hyperparameters import Strict, param
 from trainers.data.episode_samples import continue_episodes, write_pieces, write_replay
 from trainers.data.pair_rows import examples_of, to_answer_messages
@@ -159,6 +160,9 @@ class AceSearcher(Method):
         self.masks = TurnMasks(run.tokenizer)
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
+        return ranks.done_by_first(lambda: self.make_pairs(rows, run))
+
+    def make_pairs(self, rows: list[Row], run: "RunContext") -> list[Row]:
         found = self.sample_plans(rows, run)
         made = self.pair_plans(found)
         for one in found:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.attempt import ranks
 from trainers.contract.hyperparameters import Strict, param
 from trainers.maths.thresholds import is_at_least
 from trainers.methods.base import Method
@@ -111,16 +112,21 @@ class FrugalRAG(Method):
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
         config = self.config
         some: list[Example] = rows if len(rows) <= config.prompts else run.rng(self.card.name).sample(rows, config.prompts)
-        asked = [example for example in some for _ in range(config.samples)]
-        made = run.sample(asked, 1.0, key=self.card.name)
-        for example, replay in zip(asked, replay_texts(run.task, asked, [done.text for done in made]), strict=True):
-            needed, key = example.data.get("evidence"), digest_example(example).hex()
-            found = count_searches_until(replay, len(needed), config.tau) if needed else None
-            if found is not None:
-                self.enough[key] = min(found, self.enough.get(key, found))
+        self.enough = ranks.done_by_first(lambda: self.explore(some, run))
         kept = [example for example in some if digest_example(example).hex() in self.enough]
         self.share_kept = len(kept) / len(some)
         return kept
+
+    def explore(self, examples: "list[Example]", run: "RunContext") -> dict[str, int]:
+        """h* of each example that a rollout solved, by its digest."""
+        asked, enough = [example for example in examples for _ in range(self.config.samples)], dict[str, int]()
+        made = run.sample(asked, 1.0, key=self.card.name)
+        for example, replay in zip(asked, replay_texts(run.task, asked, [done.text for done in made]), strict=True):
+            needed, key = example.data.get("evidence"), digest_example(example).hex()
+            found = count_searches_until(replay, len(needed), self.config.tau) if needed else None
+            if found is not None:
+                enough[key] = min(found, enough.get(key, found))
+        return enough
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config, made, distances, recalls = self.config, [], [], []

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.attempt import ranks
 from trainers.contract.hyperparameters import Strict, param
 from trainers.data.episode_samples import continue_episodes, write_pieces, write_replay
 from trainers.data.pair_rows import examples_of, to_answer_messages
@@ -108,6 +109,9 @@ class RAR2(Method):
         self.masks = TurnMasks(run.tokenizer)
 
     def data(self, rows: list[Row], run: "RunContext") -> list[Row]:
+        return ranks.done_by_first(lambda: self.make_pairs(rows, run))
+
+    def make_pairs(self, rows: list[Row], run: "RunContext") -> list[Row]:
         known = {digest_example(example): example for example in examples_of(rows, run) if example is not None}
         examples = list(known.values())[: self.config.prompts]
         asked = [example for example in examples for _ in range(self.config.thoughts)]
