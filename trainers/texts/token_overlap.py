@@ -1,4 +1,4 @@
-"""How many words an answer shares with the right one, as question answering is scored: precision, recall and their harmonic mean."""
+"""How many words an answer shares with the right one, as question answering is scored: the harmonic mean of precision and recall."""
 
 import string
 from collections import Counter
@@ -12,12 +12,6 @@ def split_answer_words(text: str, articles: bool = True) -> list[str]:
     """Lower case, without punctuation; ``articles``: whether a, an and the count as words."""
     words = text.lower().translate(PUNCTUATION).split()
     return words if articles else [word for word in words if word not in ARTICLES]
-
-
-def compute_recall(answer: Iterable[str], gold: Iterable[str]) -> float:
-    """Share of the gold words that the answer has, each as often as there; 0 without gold words."""
-    said, wanted = Counter(answer), Counter(gold)
-    return sum((said & wanted).values()) / sum(wanted.values()) if wanted else 0.0
 
 
 def compute_f1(answer: Iterable[str], gold: Iterable[str]) -> float:
