@@ -1,11 +1,13 @@
 """Masked paragraphs to be filled with a search engine: short sentences in some of which a word is left out.
 
-``Fill in: Eva's friend is _. Leo's city is Rome. Ida's pet is _.`` wants a search for each blank and ends with ``<answer>Leo cat</answer>``, the
-words in their order. The task is MaskSearch's retrieval-augmented mask prediction (arXiv 2505.20285) over sentences of the world ``search``.
+``Fill in: Eva's friend is _. Leo's city is Rome. Ida's pet is _.`` wants a search for each blank and ends with the sentences that had one, in their
+order: ``<answer>Eva's friend is Leo. Ida's pet is cat.</answer>``. The task is MaskSearch's retrieval-augmented mask prediction (arXiv 2505.20285)
+over sentences of the world ``search``.
 """
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,8 +50,8 @@ class Paragraphs(ToolWorld):
     )
     tools = (Tool("search", "Finds the sentences that fit the words between the tags best."),)
     max_turns = SENTENCES + 1
-    max_turn_tokens = 16
-    episode_tokens = 128
+    max_turn_tokens = 32
+    episode_tokens = 160
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
@@ -58,7 +60,7 @@ class Paragraphs(ToolWorld):
             {
                 "correct": ("1 when every word that is left out is right.", CORRECT[1]),
                 "format": FORMAT,
-                "spans": ("Share of the words left out that are right, by their place.", 0.0),
+                "spans": ("Share of the masked sentences that are right, by their place.", 0.0),
                 "evidence": ("Share of the masked sentences that the searches found.", 0.0),
             },
         )
@@ -106,13 +108,12 @@ class Paragraphs(ToolWorld):
         return [*calls, write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
-        way, words = self.way(example, self.begin(example)), example.reference.split()
-        if rng.random() < (WHOLE_FEW if len(words) <= FEW else WHOLE_MANY):
+        way, facts = self.way(example, self.begin(example)), [read_facts(example).facts[number] for number in example.data["evidence"]]
+        if rng.random() < (WHOLE_FEW if len(facts) <= FEW else WHOLE_MANY):
             return self.tell_turns(example, way)
-        known = rng.randrange(len(words))
-        facts = [read_facts(example).facts[number] for number in example.data["evidence"]]
-        guesses = [rng.choice(ATTRIBUTES.get(fact.relation, PEOPLE)) for fact in facts[known:]]
-        return self.tell_turns(example, [*way[:known], write_answer(" ".join([*words[:known], *guesses]))])
+        known = rng.randrange(len(facts))
+        guesses = [replace(fact, value=rng.choice(ATTRIBUTES.get(fact.relation, PEOPLE))) for fact in facts[known:]]
+        return self.tell_turns(example, [*way[:known], write_answer(" ".join(fact.sentence for fact in [*facts[:known], *guesses]))])
 
 
 def write_example(facts: list[list[str]], paragraph: Sequence[int], masked: Sequence[int]) -> Example:
@@ -120,7 +121,7 @@ def write_example(facts: list[list[str]], paragraph: Sequence[int], masked: Sequ
     chosen = [Fact(*facts[number]) for number in paragraph]
     sentences = [f"{one.subject}'s {one.relation} is {BLANK if place in masked else one.value}." for place, one in enumerate(chosen)]
     data = {"facts": facts, "paragraph": list(paragraph), "masked": list(masked), "evidence": [paragraph[place] for place in masked]}
-    reference = " ".join(chosen[place].value for place in masked)
+    reference = " ".join(chosen[place].sentence for place in masked)
     return Example([Message("user", f"Fill in: {' '.join(sentences)}")], reference, data)
 
 
@@ -134,6 +135,10 @@ def unmask_example(example: Example, masks: int) -> Example:
 
 
 def score_spans(answer: str, reference: str) -> float:
-    """Share of the reference's words that stand in the answer at their place: every span of this world is one word."""
-    said, right = answer.split(), reference.split()
+    """Share of the reference's sentences that stand in the answer at their place: every span of this world is one word of one sentence."""
+    said, right = (split_sentences(text) for text in (answer, reference))
     return sum(one == other for one, other in zip(said, right, strict=False)) / len(right) if right else 0.0
+
+
+def split_sentences(text: str) -> list[str]:
+    return [sentence for part in text.split(".") if (sentence := part.strip())]

@@ -18,18 +18,18 @@ def test_an_episode_by_hand() -> None:
     assert example.prompt[0].content == "Fill in: Leo's city is _. Eva's friend is Leo. Ida's boss is Eva. Eva's pet is _."
     gold = (
         "<search>Leo's city</search><information>Leo's city is Rome.</information>"
-        "<search>Eva's pet</search><information>Eva's pet is cat.</information><answer>Rome cat</answer>"
+        "<search>Eva's pet</search><information>Eva's pet is cat.</information><answer>Leo's city is Rome. Eva's pet is cat.</answer>"
     )
     assert Paragraphs().gold(example) == gold
     assert scores(gold) == {"correct": 1, "format": 1, "spans": 1, "evidence": 1}
-    assert scores("<answer>Rome dog</answer>") == {"correct": 0, "format": 1, "spans": 0.5, "evidence": 0}
-    assert scores("<answer>cat Rome</answer>")["spans"] == 0
+    assert scores("<answer>Leo's city is Rome. Eva's pet is dog.</answer>") == {"correct": 0, "format": 1, "spans": 0.5, "evidence": 0}
+    assert scores("<answer>Eva's pet is cat. Leo's city is Rome.</answer>")["spans"] == 0
 
 
 def test_unmasking_shows_the_last_words_first() -> None:
     example = unmask_example(write_example(FACTS, [1, 0, 3, 2], [0, 3]), 1)
     assert example.prompt[0].content == "Fill in: Leo's city is _. Eva's friend is Leo. Ida's boss is Eva. Eva's pet is cat."
-    assert (example.reference, example.data["evidence"]) == ("Rome", [1])
+    assert (example.reference, example.data["evidence"]) == ("Leo's city is Rome.", [1])
 
 
 def test_masks_are_as_many_as_the_option_says() -> None:
