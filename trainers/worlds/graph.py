@@ -67,7 +67,7 @@ class Graph(ToolWorld):
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
         if self.config.in_context:
-            self.tools, self.max_turn_tokens = (), 48  # type: ignore[misc]  # of this object alone
+            self.tools, self.max_turn_tokens = (), 48  # type: ignore[assignment, misc]  # of this object alone
             self.rewards = make_rewards(self, {"correct": CORRECT, "format": FORMAT})
             return
         self.rewards = make_rewards(

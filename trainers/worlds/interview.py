@@ -60,7 +60,8 @@ class Interview(ToolWorld):
         super().__init__(options, seed)
         self.subject = None if self.config.about == "illness" else SUBJECTS[self.config.about]()
         if self.subject is not None:  # of this object alone
-            self.tools, self.takes_answer, self.max_turn_tokens = self.subject.tools, self.subject.takes_answer, self.subject.max_turn_tokens  # type: ignore[misc]
+            self.tools = self.subject.tools  # type: ignore[assignment, misc]
+            self.takes_answer, self.max_turn_tokens = self.subject.takes_answer, self.subject.max_turn_tokens  # type: ignore[misc]
             self.rewards = make_rewards(self, {**self.subject.rewards, "format": FORMAT})
             return
         self.rewards = make_rewards(

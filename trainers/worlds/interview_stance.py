@@ -50,9 +50,10 @@ class Stance(Subject):
     def example(self, rng: random.Random, difficulty: str) -> Example:
         thing, place, side = rng.choice(list(THINGS)), rng.choice(list(PLACES)), rng.choice((FOR, AGAINST))
         stance = rng.randint(2, 4) if side == FOR else rng.randint(4, 6)
-        data = {"thing": thing, "place": place, "side": side, "stance": stance, "messages": MESSAGES[difficulty]}
-        prompt = f"Claim: {thing} in the {place}. Argue {side} it. Stance {stance}. Messages {data['messages']}."
-        return Example([Message("user", prompt)], " ".join(list_evidence(thing, place)[side][: MESSAGES[difficulty]]), data)
+        messages = MESSAGES[difficulty]
+        data = {"thing": thing, "place": place, "side": side, "stance": stance, "messages": messages}
+        prompt = f"Claim: {thing} in the {place}. Argue {side} it. Stance {stance}. Messages {messages}."
+        return Example([Message("user", prompt)], " ".join(list_evidence(thing, place)[side][:messages]), data)
 
     def is_unseen(self, example: Example) -> bool:
         return list(THINGS).index(example.data["thing"]) == list(PLACES).index(example.data["place"])

@@ -80,7 +80,7 @@ class Sums(ToolWorld):
         super().__init__(options, seed)
         self.expert = Expert(self.config.consult, self.max_turns) if self.config.consult else None
         if self.expert is not None:
-            self.tools = (*type(self).tools, CONSULT)  # type: ignore[misc]  # of this object alone
+            self.tools = (*type(self).tools, CONSULT)  # type: ignore[assignment, misc]  # of this object alone
         self.rewards = make_rewards(
             self,
             {
