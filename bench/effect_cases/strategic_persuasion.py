@@ -7,7 +7,7 @@ from bench.policy_tokens import ACCURACY_AT_POLICY_TOKENS, compare_at_policy_tok
 
 LAUNCH: dict[str, Any] = {
     "base": "grpo",
-    "task": {"name": "interview", "difficulty": "hard", "options": {"about": "stance"}},
+    "task": {"name": "interview", "difficulty": "medium", "options": {"about": "stance"}},
     "training__max_completion_length": 48,
     "training__lr_scheduler_type": "linear",
 }
@@ -17,7 +17,7 @@ STEPS = 60
 def measure(seed: int) -> Pairs:
     own, parent = (tiny.run_train(seed, name, steps=STEPS, **LAUNCH) for name in ("strategic-persuasion", ""))
     return (
-        {"gain": (3 * own.final("heldout/gain"), 3 * parent.final("heldout/gain"))}
+        {"gain": (2 * own.final("heldout/gain"), 2 * parent.final("heldout/gain"))}
         | tiny.accuracies(own, parent)
         | compare_at_policy_tokens(own, parent)
     )
@@ -30,7 +30,7 @@ CASE = Case(
     quantities=(
         Quantity(
             "gain",
-            "mean gain over the prior stance on held-out claims (points of 7, three messages)",
+            "mean gain over the prior stance on held-out claims (points of 7, two messages)",
             "higher",
             0.1,
             "a tenth of a point",
@@ -39,8 +39,9 @@ CASE = Case(
         tiny.ACCURACY,
         ACCURACY_AT_POLICY_TOKENS,
     ),
-    problem=f"three messages to a receiver by rule, 12 claims to train on and 4 others, tiny policy, {STEPS} steps; the parent is paid for 3 points",
+    problem=f"two messages to a receiver by rule, 12 claims to train on and 4 others, tiny policy, {STEPS} steps; the parent is paid for 2 points",
     measure=measure,
     seeds=3,
     launch=LAUNCH,
+    changed="two messages in place of three, because neither arm ever moved the receiver by three points",
 )

@@ -21,7 +21,7 @@ from trainers.contract.events import Message
 from trainers.contract.hyperparameters import Strict, param
 from trainers.maths.tournament import group_by_result
 from trainers.methods.base import Method
-from trainers.methods.card import Card, Panel, Series
+from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.policies.sampling import as_rows
 from trainers.tasks.base import Example
 from trainers.worlds.base import World, replay_episode
@@ -106,6 +106,7 @@ class AgentarScaleSQL(Method):
     Config = Config
     worlds = frozenset({"tables"})
     trains = frozenset({"grpo", "sft"})
+    requires = (Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),)
     roles = {"data": "makes", "rewards": "makes"}
     idle = {"data": ("role", "generator")}
 

@@ -23,7 +23,7 @@ from trainers.contract.hyperparameters import Strict, param
 from trainers.data.pair_rows import to_answer_messages
 from trainers.maths.bucket_mixture import compute_bucket_mixture, weigh_examples
 from trainers.methods.base import Method
-from trainers.methods.card import Card, Panel, Series
+from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.policies.sampling import as_rows
 from trainers.tasks.base import Example
 from trainers.texts.spans import extract_answer
@@ -122,6 +122,7 @@ class GraphDancer(Method):
     Config = Config
     worlds = frozenset({"graph"})
     trains = frozenset({"grpo", "dpo"})
+    requires = (Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),)
     roles = {"data": "makes", "rewards": "makes", "pair_ratios": "gates"}
     owns = frozenset({"curriculum"})
     ordered = True

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.adapters.sft import tokenize_turns
 from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
-from trainers.methods.card import Card, Panel, Series
+from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.worlds.base import World
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class InfoAgent(Method):
     Config = Config
     worlds = frozenset({"entity_search"})
     trains = frozenset({"grpo", "sft"})
+    requires = (Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),)
     roles = {"data": "makes", "rewards": "makes"}
 
     def prepare(self, run: "RunContext") -> None:

@@ -93,7 +93,10 @@ class IntentRL(Method):
     worlds = frozenset({"interview"})
     roles = {"rewards": "makes"}
     owns = frozenset({"rollout", "stage"})
-    requires = (Requirement("task.options.about", "equals", "intents", "intents to ask for are in the world with this option"),)
+    requires = (
+        Requirement("task.options.about", "equals", "intents", "intents to ask for are in the world with this option"),
+        Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),
+    )
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run

@@ -119,7 +119,10 @@ class ParlMT(Method):
     worlds = frozenset({"booking"})
     roles = {"rewards": "makes"}
     owns = frozenset({"rollout", "prompt"})
-    requires = (Requirement("task.options.progress", "equals", True, "the progress is in the prompt with this option of the world"),)
+    requires = (
+        Requirement("task.options.progress", "equals", True, "the progress is in the prompt with this option of the world"),
+        Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),
+    )
 
     def rollout(self, session: "Session") -> "list[Completion]":
         played = play_conversations(session.examples, session.complete)

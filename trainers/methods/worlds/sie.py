@@ -90,7 +90,10 @@ class SIE(Method):
     Config = Config
     worlds = frozenset({"graph"})
     roles = {"data": "maps", "rewards": "makes"}
-    requires = (Requirement("task.options.in_context", "equals", True, "its prompts hold the facts"),)
+    requires = (
+        Requirement("task.options.in_context", "equals", True, "its prompts hold the facts"),
+        Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),
+    )
 
     def data(self, rows: "list[Example]", run: "RunContext") -> list[Any]:
         rng = run.rng("sie", "support")

@@ -54,6 +54,7 @@ class StrategicPersuasion(Method):
     roles = {"rewards": "makes"}
     requires = (
         Requirement("task.options.about", "equals", "stance", "the receiver is in the world with this option"),
+        Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),
         Requirement("training.beta", "at least", 0.0005, "the paper keeps the sender near its start by a KL penalty of 0.001", hard=False),
     )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trainers.adapters.sft import tokenize_turns
 from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
-from trainers.methods.card import Card, Panel, Series
+from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.worlds.base import POLICY, Said, World, replay_episode
 from trainers.worlds.entity_search import EntitySearch, build_entity_example, read_clues
 from trainers.worlds.question_building import blur_question
@@ -118,6 +118,7 @@ class WebExplorer(Method):
     Config = Config
     worlds = frozenset({"entity_search"})
     trains = frozenset({"grpo", "sft"})
+    requires = (Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),)
     roles = {"data": "makes", "rewards": "makes"}
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
