@@ -145,10 +145,14 @@ def draw_program(rng: random.Random, names: Sequence[str], count: int) -> Progra
 
 
 def draw_cases(rng: random.Random, program: Program, count: int) -> list[Case]:
-    """Inputs of three or four digits that the program changes, and what it makes of them. Raises ProgramError where there are hardly any."""
+    """Inputs of three or four digits, different ones unless it matters, that the program changes, and what it makes of them.
+
+    Raises ProgramError where there are hardly any.
+    """
     cases, text = list[Case](), write_program(program)
     for _ in range(20 * count):
-        values = [rng.randint(0, 9) for _ in range(rng.randint(3, 4))]
+        length = rng.randint(3, 4)
+        values = [rng.randint(0, 9) for _ in range(length)] if "unique" in text else rng.sample(range(10), length)
         [made] = run_cases(text, (tuple(values),))
         if isinstance(made, list) and made not in ([], values) and values not in [case[0] for case in cases]:
             cases.append([values, made])
