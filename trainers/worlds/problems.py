@@ -81,9 +81,9 @@ def ask_to_solve(chain: Chain) -> Example:
 
 
 def ask_to_write(skills: list[str], example: Chain) -> Example:
-    """A request with ``example`` as a problem that meets it."""
+    """A request with ``example`` as a problem that meets it. Requests that say the same are told apart by it: there are few of them."""
     named = f": {', '.join(skills)}" if skills else ""
-    return Example([Message("user", REQUEST.format(skills=named))], str(example), {"kind": "write", "skills": skills})
+    return Example([Message("user", REQUEST.format(skills=named))], str(example), {"kind": "write", "skills": skills, "example": str(example)})
 
 
 class ProblemsConfig(BaseModel):
@@ -139,7 +139,8 @@ class Problems(ToolWorld):
         chain, solves = draw_chain(rng, skills, largest), rng.random() < 0.5
         if self.config.ask == "solve" or (self.config.ask == "both" and solves):
             return ask_to_solve(chain)
-        return ask_to_write([name for name in SKILLS if name in skills], chain)
+        named = skills if rng.random() < 0.75 else []  # a quarter of the requests name no skills
+        return ask_to_write([name for name in SKILLS if name in named], chain)
 
     def read(self, text: str) -> Example | None:
         """``9 +3 *2``, or the question ``What is 9 +3 *2?``"""

@@ -49,6 +49,11 @@ def test_what_it_writes_it_can_read_and_what_is_flawed_is_not_wanted(seed):
         assert not world.is_wanted(example, flawed) or set(example.data["skills"]) <= parse_chain(flawed).skills
 
 
+def test_demonstrations_show_as_many_requests_as_problems_to_solve():
+    kinds = [example.data["kind"] for example in Problems().draw_demonstrations(2000, 0, "easy")]
+    assert 0.4 < kinds.count("write") / len(kinds) < 0.6
+
+
 def test_what_is_asked_is_an_option_and_what_is_shown_is_not():
     for ask in ("solve", "write"):
         world = Problems({"ask": ask})
