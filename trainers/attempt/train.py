@@ -33,6 +33,7 @@ from trainers.adapters.dpo import DPOAdapter
 from trainers.adapters.gkd import GKDAdapter
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
+from trainers.adapters.masked import MaskedAdapter
 from trainers.adapters.online_dpo import OnlineDPOAdapter
 from trainers.adapters.reference_free import CPOAdapter, ORPOAdapter
 from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
@@ -59,6 +60,7 @@ from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, NO_SHARDING, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
 from trainers.data import datasets, identity, pairs
+from trainers.masked import launching as masked
 from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
@@ -262,6 +264,8 @@ def resolve_policy_folder(spec: RunSpec, folder: Path, task: Any, reporter: Repo
             if resume is None or needs_start(spec):
                 raise
             return resume  # it holds all the weights, and nobody asks for those the run began with
+    if masked.trains_masked_policy(spec):
+        return masked.ensure_masked_start(spec, task, reporter, stop)
     if not spec.policy.cold_start:
         with reporter.busy("loading"):
             return tiny.ensure_untrained_policy(task)
@@ -338,7 +342,9 @@ ADAPTERS: dict[str, Any] = {
 
 
 def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
-    made: Resumable = ADAPTERS[attempt.spec.training.trainer](attempt, rows, heldout, stack)
+    masked.check_kinds_agree(attempt.policy.model, attempt.task, stack.base)
+    kind = MaskedAdapter if masked.is_masked_base(stack.base) else ADAPTERS[attempt.spec.training.trainer]
+    made: Resumable = kind(attempt, rows, heldout, stack)
     return made
 
 

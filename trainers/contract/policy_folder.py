@@ -85,7 +85,7 @@ def check_config(folder: PolicyFolder) -> None:
     if (
         isinstance(kinds, list)
         and kinds
-        and not any(str(kind).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")) for kind in kinds)
+        and not any(str(kind).endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "MaskedLlama")) for kind in kinds)
     ):
         if any(str(kind).endswith("ForSequenceClassification") for kind in kinds):
             folder.refuse("holds a reward model, which writes no text", "choose the policy of a run that trained one")

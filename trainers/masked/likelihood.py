@@ -15,8 +15,9 @@ def draw_coupled_mask(like: Tensor, share: float, generator: torch.Generator) ->
     return (torch.rand(like.shape, generator=generator) < share).to(like.device)
 
 
-def couple_logprobs(full: Tensor, first: Tensor, second: Tensor, mask: Tensor, share: float) -> Tensor:
-    """(B, T) log-probabilities with all tokens masked, with M masked, with the complement masked; (B, T) bool M -> (B, T): the coupled estimate.
+def couple_logprobs(full: Tensor, first: Tensor, second: Tensor, mask: Tensor, share: Tensor | float) -> Tensor:
+    """(B, T) log-probabilities with all tokens masked, with M masked, with the complement masked; (B, T) bool M; its share, (B, 1) or one for all
+    -> (B, T): the coupled estimate.
 
     Each token is scored once while it is masked by one of the pair, weighted by how likely that was, and once with everything masked (DiffuCoder,
     arXiv 2506.20639).

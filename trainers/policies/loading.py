@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import trainers.masked.model  # noqa: F401  so that transformers knows folders of masked policies
 from trainers.contract import policy_folder
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FolderPolicy, HubPolicy, Lora, RunPolicy, RunSpec
