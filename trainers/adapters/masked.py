@@ -14,7 +14,7 @@ from trl import GRPOTrainer
 from trainers.adapters.grpo import GRPOAdapter
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
-from trainers.masked.scoring import open_window, score_window
+from trainers.masked.scoring import open_window
 from trainers.methods.masked_base import MaskedBase
 from trainers.methods.stack import Stack
 from trainers.tasks.base import Example
@@ -22,6 +22,7 @@ from trainers.tasks.base import Example
 
 class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
     generate_every: int
+    stack: Any
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -41,7 +42,7 @@ class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
             there = attention_mask[part]
             window = open_window(input_ids[part], there, logits_to_keep, self.max_completion_length, self.processing_class.eos_token_id, seed)
             with self.accelerator.autocast():
-                logprobs, own = score_window(model, window, self.processing_class.pad_token_id, self.temperature)
+                logprobs, own = self.stack.base.score(model, window, self.processing_class.pad_token_id, self.temperature)
             behind = there[:, -logits_to_keep:] == 0
             found.append(logprobs[:, :logits_to_keep].masked_fill(behind, 0.0))
             entropies.append(own[:, :logits_to_keep].masked_fill(behind, 0.0))
@@ -52,5 +53,5 @@ class MaskedAdapter(GRPOAdapter, MaskedScoring):
     def __init__(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack) -> None:
         base, model = stack.base, attempt.policy.model
         assert isinstance(base, MaskedBase)
-        model.config.diffusion_steps = base.config.diffusion_steps
+        model.config.diffusion_steps, model.config.remasks = base.config.diffusion_steps, base.remasks
         super().__init__(attempt, examples, heldout, stack)

@@ -4,6 +4,7 @@ After step n of N, K_n = ceil(n L / N) of the L writable positions hold a token.
 the K_n positions are chosen anew in every step, by the confidence of the second head; all others are masked again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,7 @@ class Denoised:
     logprobs: Tensor
     remasked: Tensor
     history: list[Tensor] = field(default_factory=list)
+    orders: list[Tensor] = field(default_factory=list)  # of each step with remasking: (B, K) positions that were kept, -1 for none
     scores: Tensor | None = None
 
 
@@ -62,6 +64,7 @@ def take_step(model: Any, state: Denoised, there: Tensor, writable: Tensor, coun
         scores = output.confidence.float().masked_fill(~writable, -torch.inf)
         order = draw_order(scores, counts, how.generator or new_generator() if how.draws_order else None)
         chosen = mark_positions(order, writable)
+        state.orders.append(order)
         state.logprobs = state.logprobs + order_logprob(scores, order) + (token_logprobs * (chosen & masked)).sum(1)
         state.remasked = state.remasked + (writable & ~masked & ~chosen).sum(1)
     else:
@@ -73,6 +76,23 @@ def take_step(model: Any, state: Denoised, there: Tensor, writable: Tensor, coun
         before = torch.zeros_like(output.logits) if state.scores is None else state.scores
         state.scores = torch.where((chosen & masked)[..., None], output.logits, before)
     state.ids = torch.where(writable, torch.where(chosen, written, torch.full_like(written, model.mask_id)), state.ids)
+
+
+def score_trajectory(
+    model: Any, start: Tensor, there: Tensor, writable: Tensor, history: Sequence[Tensor], orders: Sequence[Tensor], temperature: float
+) -> Tensor:
+    """(B,): log-probability, with gradient, of the orders and the new tokens of all steps (RemeDi, eq. of its joint policy). A pass a step."""
+    total = torch.zeros(len(start), device=start.device)
+    before = start
+    for after, order in zip(history, orders, strict=True):
+        output = model(input_ids=before, attention_mask=there, with_confidence=True)
+        scores = output.confidence.float().masked_fill(~writable, -torch.inf)
+        fresh = (before == start) & (after != start) & writable  # mask tokens of the start that now hold a token
+        logits = output.logits.float().index_fill(-1, start[writable][:1], torch.finfo(torch.float32).min)
+        logprobs = torch.log_softmax(logits / (temperature or 1.0), -1).gather(-1, after[..., None])[..., 0]
+        total = total + order_logprob(scores, order) + torch.where(fresh, logprobs, torch.zeros_like(logprobs)).sum(1)
+        before = after
+    return total
 
 
 def draw_tokens(logits: Tensor, mask_id: int, how: Denoising) -> tuple[Tensor, Tensor]:

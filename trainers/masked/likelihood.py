@@ -25,7 +25,7 @@ def couple_logprobs(full: Tensor, first: Tensor, second: Tensor, mask: Tensor, s
     return (full + torch.where(mask, first / share, second / (1 - share))) / 2
 
 
-def weigh_single_mask(first: Tensor, mask: Tensor, share: float) -> Tensor:
+def weigh_single_mask(first: Tensor, mask: Tensor, share: Tensor | float) -> Tensor:
     """(B, T), (B, T) bool -> (B, T): the estimate by one random mask, 0 where a token is not masked."""
     return torch.where(mask, first / share, torch.zeros_like(first))
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainers.masked.likelihood import couple_logprobs, draw_coupled_mask, draw_share
+from trainers.masked.likelihood import couple_logprobs, draw_coupled_mask, draw_share, weigh_single_mask
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,12 @@ def score_window(model: Any, window: Window, mask_id: int, temperature: float) -
     second, second_entropy = score_masked(model, window, ~window.mask, mask_id, temperature)
     coupled = couple_logprobs(full, first, second, window.mask, window.shares)
     return coupled, torch.where(window.mask, first_entropy, second_entropy)
+
+
+def score_by_one_mask(model: Any, window: Window, mask_id: int, temperature: float) -> tuple[Tensor, Tensor]:
+    """The same by one random mask, 0 on the tokens that it leaves in sight. One forward pass."""
+    first, entropies = score_masked(model, window, window.mask, mask_id, temperature)
+    return weigh_single_mask(first, window.mask, window.shares), entropies
 
 
 def score_masked(model: Any, window: Window, hidden: Tensor, mask_id: int, temperature: float) -> tuple[Tensor, Tensor]:

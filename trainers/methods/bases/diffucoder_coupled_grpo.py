@@ -8,16 +8,25 @@ minus the mean of the others in its group, without a standard deviation; the los
 its log-probabilities are estimated and in the advantages. A step has three forward passes in place of one.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
+from trainers.contract.hyperparameters import param
 from trainers.masked.likelihood import leave_one_out
+from trainers.masked.scoring import score_by_one_mask, score_window
 from trainers.methods.card import Card
-from trainers.methods.masked_base import MaskedBase
+from trainers.methods.masked_base import MaskedBase, MaskedConfig
 
 if TYPE_CHECKING:
+    from trainers.masked.scoring import Window
     from trainers.methods.batch import RolloutBatch
+
+
+class Config(MaskedConfig):
+    estimate: Literal["coupled", "single"] = param(
+        "coupled", "coupled: a pair of masks and one of everything. single: one random mask, what the coupled estimate is compared with."
+    )
 
 
 class CoupledGRPO(MaskedBase):
@@ -43,6 +52,7 @@ class CoupledGRPO(MaskedBase):
         ),
         claim=("heldout/accuracy", "higher"),
     )
+    Config = Config
     roles = {"advantages": "makes"}
     owns = frozenset({"advantages"})
     scale = "none"
@@ -52,3 +62,7 @@ class CoupledGRPO(MaskedBase):
 
     def advantages(self, batch: "RolloutBatch", advantages: Tensor) -> Tensor:
         return leave_one_out(batch.shaped, batch.group_size)
+
+    def score(self, model: Any, window: "Window", mask_id: int, temperature: float) -> tuple[Tensor, Tensor]:
+        score = score_window if self.config.estimate == "coupled" else score_by_one_mask
+        return score(model, window, mask_id, temperature)
