@@ -18,6 +18,7 @@ from trainers.texts.problems import can_read, change_one_step, list_totals, read
 from trainers.texts.stories import parse_story
 
 TASK = registry.get_task("mini_gsm")
+ROWS = [{"prompt": as_rows(example.prompt)} for example in TASK.examples("pairs", 3, 0, "easy")]
 QUESTION = "Max has 3 apples, gets 3, buys 5, drops 1. How many?"
 EXAMPLE = read_problem(TASK, QUESTION)
 
@@ -94,7 +95,7 @@ def test_any_text_is_read_or_is_none(text):
 
 def test_pairs_of_questions_and_of_the_problems_written_from_them():
     method = SocraticZero(Config(samples=4, variations=1))
-    rows = method.data([], run())
+    rows = method.data(ROWS, run())
     assert [row["source"] for row in rows].count("question") == 3 * 2 * 2
     assert len(rows) > 12
     assert all(row["zone"] == "learning" for row in rows)
@@ -103,14 +104,14 @@ def test_pairs_of_questions_and_of_the_problems_written_from_them():
 
 def test_a_generators_problems_count_only_if_the_task_can_read_them():
     method = SocraticZero(Config(samples=2, variations=2, generator="somewhere"))
-    rows = method.data([], run())
+    rows = method.data(ROWS, run())
     assert sum(row["source"] == "fresh" for row in rows) == 3
     assert {row["prompt"][0]["content"] for row in rows if row["source"] == "fresh"} == {QUESTION}
     assert method.collect()["valid"] == 0.5
 
 
 def test_without_variations_only_the_questions_are_paired():
-    assert {row["source"] for row in SocraticZero(Config(samples=2, variations=0)).data([], run())} == {"question"}
+    assert {row["source"] for row in SocraticZero(Config(samples=2, variations=0)).data(ROWS, run())} == {"question"}
 
 
 def test_the_generator_learns_problems_from_answers_with_their_utility():

@@ -84,6 +84,11 @@ class MedCritical(Method):
     Config = Config
     roles = {"data": "makes"}
     trains = frozenset({"sft", "dpo"})
+    excludes = {"prefcleanbench": "its pairs are verified answers of the policy, and no given labels are left to clean"}
+    cautions = {
+        "span-credit": "both sides of a pair are written anew, and spans that people marked are gone",
+        "dpo-pop": "every pair is a right answer against a wrong one, so hardly any is stronger than another",
+    }
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
         if run.attempt.spec.training.trainer == "sft":
@@ -112,14 +117,11 @@ class MedCritical(Method):
         return made
 
     def list_examples(self, rows: list[Row], run: "RunContext") -> list[Example]:
-        """The task's own prompts for pairs; those of a dataset, with the result of the chosen answer as the reference."""
+        """The prompts of the rows: the task's own examples, or those of a dataset with the result of the chosen answer as the reference."""
         spec = run.attempt.spec
-        if not spec.dataset:
-            return run.task.examples("pairs", run.training.sampled_prompts, spec.seed, spec.task.difficulty)
-        return [
-            Example([Message(**message) for message in row["prompt"]], extract_answer(row["chosen"][-1]["content"]) or "", row.get("data") or {})
-            for row in rows
-        ]
+        known = run.task.examples("pairs", run.training.sampled_prompts, spec.seed, spec.task.difficulty) if not spec.dataset else []
+        own = {example.prompt[-1].content: example for example in known}
+        return [own.get(row["prompt"][-1]["content"]) or read_row(row) for row in rows]
 
     def correct_answers(self, examples: Sequence[Example], run: "RunContext") -> list[Row]:
         """Stage 2: first answers, corrections of the wrong ones, and a pair for each that succeeded."""
@@ -158,3 +160,9 @@ def draw_wrong_answer(run: "RunContext", example: Example, rng: random.Random) -
         if not run.right(example, text):
             return text
     return None
+
+
+def read_row(row: Row) -> Example:
+    """A pair of a dataset as an example whose reference is the result of its chosen answer."""
+    prompt = [Message(message["role"], message["content"]) for message in row["prompt"]]
+    return Example(prompt, extract_answer(row["chosen"][-1]["content"]) or "", row.get("data") or {})

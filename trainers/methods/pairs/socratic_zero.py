@@ -105,6 +105,8 @@ class SocraticZero(Method):
     Config = Config
     roles = {"data": "makes"}
     trains = frozenset({"sft", "dpo"})
+    excludes = {"prefcleanbench": "its pairs are verified answers of the policy, and no given labels are left to clean"}
+    cautions = {"span-credit": "both sides of a pair are written anew, and spans that people marked are gone"}
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
         if not can_read(run.task):
@@ -147,16 +149,9 @@ class SocraticZero(Method):
         ]
 
     def list_questions(self, rows: list[Row], run: "RunContext") -> list[Example]:
-        """The task's own prompts for pairs; those of a dataset, with the result of the chosen answer as the reference."""
-        spec = run.attempt.spec
-        if not spec.dataset:
-            return run.task.examples("pairs", run.training.sampled_prompts, spec.seed, spec.task.difficulty)
+        """The prompts of the rows as the task reads them; one that it cannot read has the result of the chosen answer as the reference."""
         found = [read_problem(run.task, row["prompt"][-1]["content"]) for row in rows]
-        plain = [
-            Example([Message(**message) for message in row["prompt"]], extract_answer(row["chosen"][-1]["content"]) or "", row.get("data") or {})
-            for row in rows
-        ]
-        return [read or example for read, example in zip(found, plain, strict=True)]
+        return [problem or read_row(row) for problem, row in zip(found, rows, strict=True)]
 
     def answer(self, examples: Sequence[Example], run: "RunContext", key: str, model: Any = None) -> list[tuple[list[str], list[bool]]]:
         """For each example its k answers, and which of them are right."""
@@ -235,3 +230,9 @@ def write_reference(run: "RunContext", example: Example) -> str | None:
         return run.task.gold(example)
     except LookupError:
         return None
+
+
+def read_row(row: Row) -> Example:
+    """A pair of a dataset as an example whose reference is the result of its chosen answer."""
+    prompt = [Message(message["role"], message["content"]) for message in row["prompt"]]
+    return Example(prompt, extract_answer(row["chosen"][-1]["content"]) or "", row.get("data") or {})
