@@ -33,7 +33,10 @@ OTHERS = {  # parameters under which the term counts at once
     "clpo": {"kl": 10.0},
 }
 HOOKS = {"policy_loss", "loss", "token_weights", "log_ratios"}
-METHODS = [kind for _, kind in registry.built_in() if HOOKS & set(hooks_of(kind)) and "grpo" in kind.trains]
+# One loss moves a controller and no weight of the policy, one is of another kind of policy: their own tests split batches.
+OWN_MODEL = {"fr-ponder", "remedi"}
+WANTED = {kind.card.name for _, kind in registry.built_in() if HOOKS & set(hooks_of(kind)) and "grpo" in kind.trains} - OWN_MODEL
+METHODS = [kind for _, kind in registry.built_in() if kind.card.name in WANTED]
 
 
 def adapter_of(folder, method="", base="grpo", config=None):

@@ -125,6 +125,20 @@ def test_the_controller_learns_to_halt_where_halting_is_paid(policy):
     assert batch.logprobs.grad is None
 
 
+def test_splitting_a_batch_changes_no_gradient(policy):
+    method = prepared(policy)
+    states = torch.randn(4, 128, generator=torch.Generator().manual_seed(2))
+    notes = [{"ponder": place, "state": state} for place, state in enumerate(states.tolist())]
+    whole = loss_batch(torch.zeros(4, 3), torch.tensor([1.0, -1.0, 0.5, 2.0]), rollout=rollout_batch([1.0] * 4, 4, notes=notes))
+    method.policy_loss(whole).backward()
+    expected = [parameter.grad.clone() for parameter in method.controller.parameters()]
+    method.optimizer.zero_grad()
+    for rows in ([3, 0], [1, 2]):
+        part = loss_batch(torch.zeros(2, 3), whole.advantages[rows], rollout=whole.rollout, rows=torch.tensor(rows))
+        (method.policy_loss(part) / 2).backward()
+    assert all(torch.allclose(one, own.grad, atol=1e-6) for one, own in zip(expected, method.controller.parameters(), strict=True))
+
+
 def test_what_it_remembers_goes_on_exactly(policy):
     method, other = prepared(policy), prepared(policy)
     with torch.no_grad():
