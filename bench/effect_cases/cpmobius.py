@@ -3,7 +3,7 @@
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 
 STEPS = 40
-TASK = {"name": "problems", "difficulty": "medium", "options": {"ask": "solve"}}
+TASK = {"name": "problems", "difficulty": "easy", "options": {"ask": "solve"}}
 
 
 def trained(seed: int, learning_rate: float) -> tiny.Trained:
@@ -28,7 +28,7 @@ CASE = Case(
         tiny.ACCURACY_AT_TOKENS,
         Quantity("readable", "share of the coach's problems that can be asked (mean of the last 5 steps)", "higher", 0.05, "a problem in twenty"),
     ),
-    problem="world problems (medium, problems to solve), tiny policy, 40 steps without any reference answer; the parent has a frozen coach",
+    problem="world problems (easy, problems to solve), tiny policy, 40 steps without any reference answer; the parent has a frozen coach",
     measure=measure,
     seeds=3,
     launch={"task": TASK, "base": "grpo", "training__max_completion_length": 48, "config": {"coach_reward": "delta"}},

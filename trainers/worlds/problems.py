@@ -22,7 +22,7 @@ CHAIN = re.compile(r"\d{1,2}(?: (?:[+-]\d{1,2}|\*2)){1,6}")
 QUESTION = "What is {chain}?"
 REQUEST = "Write a problem{skills}."
 MOST = 99  # of any number on the way
-SIZES = {"easy": ((1, 2), 9), "medium": ((2, 3), 19), "hard": ((3, 4), 29)}  # operations, largest number that is added or taken
+SIZES = {"easy": ((1, 2), 5), "medium": ((2, 3), 9), "hard": ((3, 4), 19)}  # operations, largest number that is added or taken
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Problems(ToolWorld):
     Config = ProblemsConfig
     config: ProblemsConfig
     difficulties = {
-        "easy": "1 or 2 operations with numbers up to 9.",
-        "medium": "2 or 3 operations with numbers up to 19.",
-        "hard": "3 or 4 operations with numbers up to 29.",
+        "easy": "1 or 2 operations with numbers up to 5.",
+        "medium": "2 or 3 operations with numbers up to 9.",
+        "hard": "3 or 4 operations with numbers up to 19.",
     }
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between. Solving: 60 % right, 20 % stop early, 20 % guess."
