@@ -24,6 +24,8 @@ from lab.models.embeddings.models import ClusterMember, Embedder, Embedding, Emb
 from lab.rollouts.annotations.models import Comment, Rating, RolloutTag, StepMark, Tag
 from lab.rollouts.browse.indexing import index_all
 from lab.rollouts.browse.models import SavedView
+from lab.rollouts.reading.episode_nodes import list_nodes
+from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.keepers import HOLD, KEEPERS, hold_rollouts
 from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens, RolloutWords
 from lab.supervision.supervisor.ingest import ingest_spool
@@ -106,7 +108,10 @@ def test_the_preview_is_what_is_dropped_and_counts_stay_right(team: Team, stored
 def test_token_arrays_go_alone_and_turns_are_in_code_points_then(team: Team, stored_run: MakeRun, as_owner: Client) -> None:
     run = stored_run(team, 2)
     spoken = one_of(run, 1)
-    Rollout.objects.filter(run=run, pk=spoken.pk).update(turns=[["assistant", 0, 2], ["tool", 2, 3], ["assistant", 3, 4]])
+    Rollout.objects.filter(run=run, pk=spoken.pk).update(
+        turns=[["assistant", 0, 2], ["tool", 2, 3], ["assistant", 3, 4]],
+        nodes=[{"number": 0, "by": "policy", "start": 0, "end": 2}, {"number": 1, "by": "policy", "fate": "cut", "text": "gone"}],
+    )
     rule = save(team, tokens_days=30, rollouts_days=60, keep_every=2)
     assert (plan_retention(rule).rollouts, plan_retention(rule).tokens) == (0, 8)
     chores.drop_due_rollouts()
@@ -116,6 +121,10 @@ def test_token_arrays_go_alone_and_turns_are_in_code_points_then(team: Team, sto
     assert RolloutTokens.objects.filter(rollout__run=run, rollout__step=2).count() == 8
     spoken.refresh_from_db()
     assert spoken.turns == [["assistant", 0, 3], ["tool", 3, 6], ["assistant", 6, 10]]  # tokens of 1, 2, 3 and 4 code points
+    assert [(node["start"], node["end"]) for node in spoken.nodes] == [(0, 3), (-1, -1)]
+    first, gone = list_nodes(spoken, lengths_of([spoken])[spoken.pk])
+    assert "".join(piece.text for piece in first.pieces) == spoken.completion[:3]
+    assert "".join(piece.text for piece in gone.pieces) == "gone"
     head = as_owner.get(f"/rollouts/{spoken.pk}/packed/").content
     assert b"dropped by the team's retention rule" in head
     page = as_owner.get(f"/runs/{run.pk}/rollouts/?step=1").content.decode()

@@ -9,9 +9,10 @@ import numpy.typing as npt
 from trainers.attempt.alternatives import Alternatives
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
 from trainers.contract import arrays
-from trainers.contract.events import AnyEvent, Message
+from trainers.contract.events import AnyEvent, Message, RolloutNode
 from trainers.judges import rewards
 from trainers.policies.sampling import Completion
+from trainers.rollouts.record import record_nodes
 from trainers.tasks.base import Example
 
 Array = npt.NDArray[Any]
@@ -66,12 +67,20 @@ class GenerationBatch:
             ids=self.ids[row],
             mask=episode.mask if episode else (),
             turns=episode.turns if episode and len(episode.turns) > 1 else [],
+            nodes=self.nodes_of(row),
             contributions={name: values[row] for name, values in self.contributions.items()},
             shaped={name: values[row] for name, values in self.shaped.items()},
             token_advantages=b"" if self.token_advantages is None else arrays.pack_array(self.token_advantages[row][: len(self.ids[row])], "e"),
             filtered=self.left_out(row, score, ended, episode),
             alternatives=self.alternatives.get(row),
         )
+
+    def nodes_of(self, row: int) -> list[RolloutNode]:
+        """The tree behind a rollout, where it was made as one."""
+        made = self.episodes[row].row if self.episodes else None
+        if made is None or self.episodes is None:
+            return []
+        return record_nodes(made, [other.row for other in self.episodes if other.row is not None])
 
     def has_ended(self, row: int, ends: Sequence[int]) -> bool:
         """Whether the completion is whole, not cut off. ``ends``: the tokens that end one."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trainers.attempt.alternatives import Alternatives, fill_up, pack_alternatives
 from trainers.contract import arrays
-from trainers.contract.events import Message, Rollout, Turn
+from trainers.contract.events import Message, Rollout, RolloutNode, Turn
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 LOOK_BACK = 16  # tokens that the slow path decodes again before a token, so that what they add does not depend on where it starts
@@ -121,6 +121,7 @@ class Scored:
     ids: Sequence[int]  # (T,)
     mask: Sequence[int] = ()  # (T,) 1 = written by the policy; empty = all of it
     turns: list[Turn] = field(default_factory=list)
+    nodes: list[RolloutNode] = field(default_factory=list)
     reference: str = ""
     advantage: float | None = None
     contributions: dict[str, float] = field(default_factory=dict)
@@ -158,6 +159,7 @@ def build_rollout_event(
         mean_entropy=float(own.mean()) if own.size else None,
         max_entropy=float(own.max()) if own.size else None,
         turns=scored.turns,
+        nodes=scored.nodes,
         ids=arrays.pack_ids(scored.ids),
         lengths=arrays.pack_array(pieces.lengths(scored.ids, scored.text), "H"),
         logprobs=arrays.pack_array(logprobs, "f" if "sampler_logprobs" in more else "e"),

@@ -4,7 +4,7 @@ Every event carries the attempt that wrote it and the wall-clock time in seconds
 checkpoint: readers keep the newest attempt of a step and treat the older one as superseded.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -138,6 +138,30 @@ class Turn(msgspec.Struct, frozen=True):
     end: int
 
 
+class RolloutNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node of the tree of turns that a rollout is a path of: what one seat, or the world, adds.
+
+    ``start``, ``end``: its tokens in the rollout, -1 where they are not in it; such a node has its ``text`` here. ``fate``: kept, cut or abandoned,
+    ``why`` in words. ``finish``: why the episode ended there. ``about``: of the prompt of a side question, the node it asks about. ``facts`` and
+    ``reward``: what the world said of the turn; ``notes``: numbers of a search or a method.
+    """
+
+    number: int
+    by: str  # prompt, policy, world, forced
+    parent: int | None = None
+    seat: str = "policy"
+    fate: str = "kept"
+    why: str = ""
+    reward: float | None = None
+    finish: str = ""
+    about: int | None = None
+    start: int = -1
+    end: int = -1
+    text: str = ""
+    facts: dict[str, Any] = {}
+    notes: dict[str, float] = {}
+
+
 class Rollout(Event, tag="rollout", frozen=True):
     """One completion and everything known about it. T tokens, policy and environment together; arrays are packed by ``trainers.contract.arrays``.
 
@@ -160,6 +184,7 @@ class Rollout(Event, tag="rollout", frozen=True):
     mean_entropy: float | None = None  # nats, over the policy's tokens
     max_entropy: float | None = None
     turns: list[Turn] = []
+    nodes: list[RolloutNode] = []  # of an episode that was made as a tree of turns: those of its path first, then what was cut or asked beside it
     filtered: str = ""  # why the sample was left out of the loss; empty when it was not
     ids: bytes = b""  # (T,) token ids
     lengths: bytes = b""  # (T,) code points

@@ -53,7 +53,7 @@ def of_items(items: Sequence[Item]) -> list[ItemSample]:
 def load_sample_texts(items: Iterable[tuple[int, Sequence[int], Sequence[str] | None]]) -> list[tuple[list[Piece], list[SampleAnswer]]]:
     """Prompt and answers of each, in two queries."""
     rows = list(items)
-    heads = Rollout.across_teams.defer("completion", "turns", "contributions", "shaped").select_related("run").defer("run__spec")
+    heads = Rollout.across_teams.defer("completion", "turns", "nodes", "contributions", "shaped").select_related("run").defer("run__spec")
     heads_by_id: dict[int, Any] = heads.annotate(head=Left("completion", CUT_AT + 1)).in_bulk([pk for _, rollouts, _ in rows for pk in rollouts])
     prompts: dict[int, Any] = Prompt.across_teams.only("pk").annotate(head=Left("text", CUT_AT)).in_bulk([prompt for prompt, _, _ in rows])
     sample_texts = []

@@ -97,10 +97,15 @@ def write_parquet_batches(batches: Batches, components: Sequence[str], tokens: b
     sink = Sink()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for batch in batches:
-            rows = [{**record, **{name: to_name_value_pairs(record[name]) for name in NAMED_NUMBERS}} for record in batch]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            writer.write_table(pa.Table.from_pylist([type_record(record) for record in batch], schema=schema))
             yield sink.taken()
     yield sink.taken()
+
+
+def type_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Nodes are JSON, because each world has facts of its own."""
+    nodes = json.dumps(record["nodes"], ensure_ascii=False)
+    return {**record, **{name: to_name_value_pairs(record[name]) for name in NAMED_NUMBERS}, "nodes": nodes}
 
 
 def to_name_value_pairs(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -119,6 +124,7 @@ def schema_of(pa: Any, tokens: bool) -> Any:
         ("reference", pa.string()),
         ("completion", pa.large_string()),
         ("turns", pa.list_(pa.struct([("role", pa.string()), ("start", pa.int64()), ("end", pa.int64())]))),
+        ("nodes", pa.string()),
         ("reward", pa.float64()),
         ("rewards", numbers),
         ("advantage", pa.float64()),

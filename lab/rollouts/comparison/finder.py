@@ -101,7 +101,7 @@ def list_pair_candidates(team: Team, rollout: Rollout) -> list[PairCandidates]:
     mine = Rollout.objects.of(team).filter(prompt_id=rollout.prompt_id, superseded=False).exclude(pk=rollout.pk)
     counts = dict(mine.order_by().values_list("run_id").annotate(Count("id")))
     runs = sorted(Run.objects.of(team).filter(pk__in=counts), key=lambda run: (run.pk != rollout.run_id, -run.number))
-    light = mine.defer("completion", "turns", "contributions", "shaped")
+    light = mine.defer("completion", "turns", "nodes", "contributions", "shaped")
     return [
         PairCandidates(
             run,

@@ -79,7 +79,7 @@ def show_rollout_group(request: HttpRequest, run_id: Any, phase: str, step: int,
     if phase not in PHASE_LABELS or max(step, group) > MAX_INTEGER:
         raise Http404
     query = GroupQuery.read(request.GET)
-    everything = list(Rollout.objects.filter(run=run, phase=phase, step=step, group=group).defer("completion", "turns"))
+    everything = list(Rollout.objects.filter(run=run, phase=phase, step=step, group=group).defer("completion", "turns", "nodes"))
     attempts = sorted({row.attempt for row in everything})
     chosen = (
         query.attempt

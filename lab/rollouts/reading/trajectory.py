@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
+from lab.rollouts.reading.episode_nodes import count_branches, list_nodes
 from lab.rollouts.reading.rollout_links import AdjacentRollouts, build_rollout_walk
 from lab.rollouts.trajectories.cards import card_of, lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
@@ -52,7 +53,8 @@ def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
     way = build_rollout_walk(request.team, rollout, listed)  # type: ignore[attr-defined]
     carried = build_carried_query(request, listed)
     head = rollout.completion[:CUT_AT]
-    lengths = lengths_of([rollout]).get(rollout.pk) if rollout.turns else None
+    lengths = lengths_of([rollout]).get(rollout.pk) if rollout.turns or rollout.nodes else None
+    nodes = list_nodes(rollout, lengths)
     where = {"phase": rollout.phase, "step": rollout.step}
     return render(
         request,
@@ -73,6 +75,8 @@ def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
             else "",
             "listed": listed,
             "carried": carried,
+            "nodes": nodes,
+            "branches": count_branches(nodes),
             "packed_version": VERSION,
             "overlays": OVERLAYS,
             "modes": MODES,

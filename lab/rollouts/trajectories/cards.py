@@ -97,7 +97,7 @@ def with_cards(rows: QuerySet[Rollout], methods: Sequence[str] = ()) -> list[Car
     Of that part ``digest`` tells whether two are the same, and ``ending`` is its end.
     """
     is_cut = Q(characters__gt=CUT_AT)
-    read = rows.defer("completion").annotate(head=Left("completion", CUT_AT), characters=Length("completion"))
+    read = rows.defer("completion", "nodes").annotate(head=Left("completion", CUT_AT), characters=Length("completion"))
     read = read.annotate(
         digest=Case(When(is_cut, then=MD5("completion")), default=Value(""), output_field=TextField()),
         ending=Case(

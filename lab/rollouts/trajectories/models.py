@@ -51,6 +51,7 @@ class Rollout(TeamOwned):
     sample = models.PositiveSmallIntegerField()  # which answer to it
     completion = models.TextField()
     turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens; of a rollout without token ids in code points
+    nodes = models.JSONField(default=list)  # of an episode made as a tree of turns, ``events.RolloutNode`` each; [] for most
     rewards = models.JSONField(default=dict)
     reward = models.FloatField(null=True)
     contributions = models.JSONField(default=dict)  # method -> the advantage after it, and "base" -> before all of them

@@ -33,6 +33,7 @@ TOKENS_OF_CHARACTER = 4  # a code point is at most four bytes, each a token at w
 TOKENS_WITHOUT_TEXT = 1 << 14  # special tokens add none
 VALUES, VALUES_OF_BYTE = 4 << 20, 8  # in the arrays of one piece: any number so large, and so many for every byte of a larger piece
 MOST_METRICS = 2000  # names in one event
+MOST_NODES = 200  # of a rollout; more are not shown
 
 
 def list_line_refusals(data: bytes) -> Iterator[Any]:
@@ -57,6 +58,8 @@ def check_lines(data: bytes) -> None:
             raise Refusal(f"line {number} is an event that a script outside may not send: {name}", field=f"body.{number}", status=422)
         if isinstance(parsed.event, Metrics) and len(parsed.event.values) + len(parsed.event.nonfinite) > MOST_METRICS:
             raise Refusal(f"line {number} names more than {MOST_METRICS:,} metrics", field=f"body.{number}", status=422)
+        if isinstance(parsed.event, Rollout) and len(parsed.event.nodes) > MOST_NODES:
+            raise Refusal(f"line {number} has a rollout of more than {MOST_NODES:,} nodes", field=f"body.{number}.nodes", status=422)
         if isinstance(parsed.event, Rollout):
             left -= count_array_values(parsed.event, number, left)
 

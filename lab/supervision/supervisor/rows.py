@@ -23,21 +23,21 @@ PIECE_ROWS = 64  # rows sent at once: the server stores them while the next are 
 
 ROLLOUT_COLUMNS = (
     "id, run_id, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at, reward, advantage, mean_entropy,"
-    " max_entropy, phase, finish_reason, filtered, turns, rewards, contributions, shaped, completion"
+    " max_entropy, phase, finish_reason, filtered, turns, nodes, rewards, contributions, shaped, completion"
 )
 TOKEN_COLUMNS = (
     "rollout_id, ids, lengths, logprobs, entropies, mask, token_advantages, weights, reference_logprobs, ratios, clipped, sampler_logprobs, ranks,"
     " alternative_ids, alternative_logprobs, alternative_texts"
 )
 
-# 23 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
+# 24 fields, of which these eleven have one length: bigint, uuid, bigint, smallint, three integers … each after its length
 FIXED = Struct(">h iq i16s iq ih ii ii ih ii i? iq iq".replace(" ", "")).pack
 FIXED_NO_LENGTH = Struct(">h iq i16s iq ih ii ii ih i i? iq iq".replace(" ", "")).pack  # the length is null
 DOUBLES = Struct(">idididid").pack
 DOUBLE = Struct(">id").pack
 LENGTH = Struct(">i").pack
 TOKENS = Struct(">hiqi").pack
-NO_TURNS = LENGTH(3) + b"\x01[]"
+EMPTY_LIST = LENGTH(3) + b"\x01[]"
 NOTHING = LENGTH(3) + b"\x01{}"
 NO_METHODS = NOTHING + NOTHING
 NO_ARRAYS = 10 * LENGTH(0)
@@ -57,7 +57,7 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
             # fmt: off
             pack, length = (FIXED, (4, event.length)) if event.length is not None else (FIXED_NO_LENGTH, (-1,))
             parts.append(pack(
-                23, 8, ids[index], 16, run, 8, prompts[index], 2, event.attempt, 4, event.step, 4, event.group, 2, event.sample,
+                24, 8, ids[index], 16, run, 8, prompts[index], 2, event.attempt, 4, event.step, 4, event.group, 2, event.sample,
                 *length, 1, False, 8, end, 8, int((event.time - EPOCH_2000) * 1_000_000),
             ))
             # fmt: on
@@ -67,7 +67,8 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
                 words[event.phase],
                 words[event.finish_reason],
                 words[event.filtered],
-                pack_turns(event) if event.turns else NO_TURNS,
+                pack_turns(event) if event.turns else EMPTY_LIST,
+                pack_jsonb(event.nodes) if event.nodes else EMPTY_LIST,
                 LENGTH(len(rewards) + 1),
                 b"\1",
                 rewards,

@@ -155,14 +155,15 @@ def drop_token_arrays(ids: list[int]) -> None:
     """A rollout of several authors keeps an empty row, which says that its turns are in code points now, as those of rollouts that came without
     tokens are.
     """
-    spoken = Rollout.across_teams.filter(pk__in=ids).exclude(turns=[]).only("pk", "turns").in_bulk()
+    spoken = Rollout.across_teams.filter(pk__in=ids).exclude(turns=[], nodes=[]).only("pk", "turns", "nodes").in_bulk()
     stored = RolloutTokens.across_teams.filter(pk__in=list(spoken)).values_list("pk", "lengths")
     emptied = []
     for pk, lengths in stored:
-        if any(turn[0] != "assistant" for turn in spoken[pk].turns):
+        if spoken[pk].nodes or any(turn[0] != "assistant" for turn in spoken[pk].turns):
             spoken[pk].turns = count_code_points(spoken[pk].turns, bytes(lengths))
+            spoken[pk].nodes = move_nodes(spoken[pk].nodes, bytes(lengths))
             emptied.append(pk)
-    Rollout.across_teams.bulk_update([spoken[pk] for pk in emptied], ["turns"], batch_size=1000)
+    Rollout.across_teams.bulk_update([spoken[pk] for pk in emptied], ["turns", "nodes"], batch_size=1000)
     RolloutTokens.across_teams.filter(pk__in=ids).delete()
     RolloutTokens.across_teams.bulk_create([RolloutTokens(rollout_id=pk) for pk in emptied], batch_size=1000)
 
@@ -176,3 +177,11 @@ def count_code_points(turns: list[list[Any]], lengths: bytes) -> list[list[Any]]
     places = [min(max(int(place), 0), len(edges) - 1) for _, *span in turns for place in span]
     counted = [int(edges[place]) for place in places]
     return [[turn[0], counted[2 * at], counted[2 * at + 1]] for at, turn in enumerate(turns)]
+
+
+def move_nodes(nodes: list[dict[str, Any]], lengths: bytes) -> list[dict[str, Any]]:
+    """Nodes with their places in code points; of damaged arrays without places."""
+    placed = [node for node in nodes if node.get("start", -1) >= 0]
+    counted = count_code_points([["", node["start"], node["end"]] for node in placed], lengths)
+    places = {id(node): {"start": start, "end": end} for node, (_, start, end) in zip(placed, counted, strict=False)}
+    return [node | places.get(id(node), {"start": -1, "end": -1}) for node in nodes]

@@ -19,7 +19,7 @@ from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run
 from tests.hostile import PAYLOADS, stored
 from tests.lab.supervisor.spools import alternatives, make_run, rollout, started, steps, store
-from trainers.contract.events import Message
+from trainers.contract.events import Message, RolloutNode
 
 
 @pytest.fixture
@@ -97,6 +97,18 @@ def test_parquet_holds_what_json_lines_hold(as_owner: Client, run: Run) -> None:
     same = ("id", "run", "run_name", "phase", "step", "group", "sample", "prompt", "completion", "reward", "length", "tags", "created_at", "turns")
     assert [{name: row[name] for name in same} for row in table] == [{name: row[name] for name in same} for row in plain]
     assert {pair["name"] for pair in table[-1]["rewards"]} == {"correct", "format"}
+
+
+def test_the_turns_of_an_episode_are_exported_as_nodes(as_owner: Client, run: Run) -> None:
+    nodes = [RolloutNode(0, "prompt"), RolloutNode(1, "policy", 0, fate="cut", text="=1", facts={"evidence": [3]})]
+    store(run, rollout(9, nodes=nodes))
+    [record] = lines(exported(as_owner, "jsonl", "?f=step:eq:9"))
+    expected = [{"number": 0, "by": "prompt"}, {"number": 1, "by": "policy", "parent": 0, "fate": "cut", "text": "=1", "facts": {"evidence": [3]}}]
+    assert record["nodes"] == expected
+    [row] = pq.read_table(io.BytesIO(exported(as_owner, "parquet", "?f=step:eq:9"))).to_pylist()
+    assert json.loads(row["nodes"]) == expected
+    [cells] = csv.DictReader(io.StringIO(exported(as_owner, "csv", "?f=step:eq:9").decode(), newline=""))
+    assert json.loads(cells["nodes"]) == expected
 
 
 def test_no_cell_of_a_csv_is_a_formula(as_owner: Client, team: Team) -> None:

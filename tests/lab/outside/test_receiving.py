@@ -26,7 +26,7 @@ from lab.training.runs.models import LogChunk, Run, Status
 from lab.watching.usage.models import Quota
 from tests.lab.supervisor.spools import alternatives, assert_database_equals_spool, finished, measured, rollout, started, steps
 from trainers.contract import arrays, spool
-from trainers.contract.events import AnyEvent, Asked, Checkpoint, Message, Warned
+from trainers.contract.events import AnyEvent, Asked, Checkpoint, Message, RolloutNode, Warned
 
 KEY = uuid.UUID("0f0f0f0f-0000-4000-8000-000000000001")
 
@@ -120,6 +120,7 @@ def test_any_pieces_in_any_order_end_as_the_bytes_that_were_written(run: Run, se
         (lines(rollout(ids=b"fz" + zlib.compress(bytes(40_000_000)))), "body.1.ids", "more than"),
         (lines(rollout(mask=b"Bz123")), "body.1.mask", "damaged"),
         (lines(measured(1, values={f"m{number}": 1.0 for number in range(2001)})), "body.1", "more than 2,000 metrics"),
+        (lines(rollout(nodes=[RolloutNode(number, "policy") for number in range(201)])), "body.1.nodes", "more than 200 nodes"),
     ],
 )
 def test_what_is_no_event_is_refused_whole_with_its_line(run: Run, data: bytes, field: str, words: str) -> None:

@@ -62,6 +62,7 @@ class RolloutOut(Schema):
     reference: str
     completion: str
     turns: list[Turn]
+    nodes: list[dict[str, Any]] = Field(description="The tree of turns it is a path of, what was cut or asked beside it included; empty for most.")
     reward: float | None
     rewards: dict[str, Any] = Field(description="Value of each reward function.")
     advantage: float | None
@@ -285,7 +286,7 @@ def list_groups(
 ) -> object:
     """Answers to the same prompt, with their rewards and advantages."""
     run = find_team_run(request, run_id)
-    rows = Rollout.objects.filter(run=run, phase=phase, step=step, superseded=False).order_by("group", "sample").defer("completion", "turns")
+    rows = Rollout.objects.filter(run=run, phase=phase, step=step, superseded=False).order_by("group", "sample").defer("completion", "turns", "nodes")
     groups: dict[int, list[Rollout]] = {}
     for row in rows:
         groups.setdefault(row.group, []).append(row)
