@@ -9,6 +9,7 @@ import pytest
 
 from tests.trainers.conftest import events_in, make_spec
 from tests.trainers.methods import pair_files
+from tests.trainers.rollouts.conftest import make_session, scripted  # noqa: F401
 from trainers.attempt import train
 from trainers.contract.events import AnyEvent, Metrics, Rollout
 from trainers.methods.context import RunContext
