@@ -11,6 +11,7 @@ from trainers.maths.credit import (
     centre_by_key,
     estimate_advantages,
     estimate_token_advantages,
+    pad_turns,
     spread_turns,
     sum_returns,
     z_score_by_key,
@@ -108,3 +109,8 @@ def test_equal_values_get_exact_zeros():
     values = torch.tensor([0.7] * 3 + [0.1])
     assert centre_by_key(values, ["a"] * 3 + ["b"]).tolist() == [0, 0, 0, 0]
     assert z_score_by_key(values, ["a"] * 3 + ["b"]).tolist() == [0, 0, 0, 0]
+
+
+def test_turns_of_different_lengths_are_padded():
+    assert pad_turns([[0.5, 1.0], []], 3).tolist() == [[0.5, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    assert pad_turns([[], [1.0]], 0).tolist() == [[0.0], [1.0]]

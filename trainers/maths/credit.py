@@ -112,3 +112,11 @@ def find_places(keys: Sequence[Hashable]) -> list[list[int]]:
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
     return list(found.values())
+
+
+def pad_turns(values: Sequence[Sequence[float]], width: int) -> Tensor:
+    """R lists of turns of different lengths -> (R, K) with K at least ``width``, 0 beyond them."""
+    made = torch.zeros(len(values), max([width, *map(len, values)]))
+    for row, own in enumerate(values):
+        made[row, : len(own)] = torch.tensor(own)
+    return made
