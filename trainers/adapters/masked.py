@@ -21,7 +21,7 @@ from trainers.tasks.base import Example
 
 
 class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
-    generate_every: int
+    generate_every: Any  # of the adapter
     stack: Any
 
     def _get_per_token_logps_and_entropies(
@@ -49,7 +49,7 @@ class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
         return torch.cat(found), torch.cat(entropies) if compute_entropy else None, None
 
 
-class MaskedAdapter(GRPOAdapter, MaskedScoring):
+class MaskedAdapter(GRPOAdapter, MaskedScoring):  # type: ignore[misc]  # super() of the one is the other
     def __init__(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack) -> None:
         base, model = stack.base, attempt.policy.model
         assert isinstance(base, MaskedBase)

@@ -25,7 +25,7 @@ class MaskedBase(Base):
     Config = MaskedConfig
     trainer = "grpo"
     remasks: ClassVar[bool] = False  # whether its policy takes written tokens back
-    requires = (
+    requires: ClassVar[tuple[Requirement, ...]] = (
         Requirement("training.generation", "equals", "transformers", "a masked policy is not sampled from left to right"),
         Requirement("training.beta", "equals", 0.0, "there is no reference of a masked policy"),
         Requirement("lora", "equals", None, "adapters of masked policies cannot be loaded again"),

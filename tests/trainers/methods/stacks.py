@@ -51,8 +51,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # where the default does nothing on a s
 }
 UNPREPARED = frozenset({"orthalign", "rep-geometry-rankme"})  # they act on gradients alone, and read folders or hundreds of prompts first
 
-OWN_WORLD = frozenset({"agentic-proposing", "cpmobius"})  # they train in a world of their own, and refuse the task of this batch
-
 
 class SmallRun(RunContext):
     """A run without an attempt's folder: the policy is its own reference, slightly moved, and sampling answers from a list."""
@@ -233,7 +231,7 @@ def outcome(names: Sequence[str], *, heating: bool = False, **changes: Any) -> O
     advantages = advantages_of(stack, batch, plain, "group", reported)
     for method in stack.filling("observe"):
         method.observe(batch)
-    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None)
+    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None, kept=batch.kept)
     small_run().model.zero_grad(set_to_none=True)
     passes = [one_pass(stack, batch, advantages, scoring, first) for first in (True, False)]
     gradients = [gradient for _, gradient in passes]
@@ -295,6 +293,6 @@ def one_pass(stack: Stack, batch: RolloutBatch, advantages: Tensor, scoring: Any
 
 
 def names_on(trainer: str) -> list[str]:
-    """The methods of a trainer, bases left out, that can be prepared for the task of the batch."""
-    known = built_in_entries().items()
-    return [name for name, entry in known if entry["group"] != "bases" and trainer in entry["trains"] and name not in OWN_WORLD]
+    """The methods of a trainer that can train on any task, bases left out."""
+    free = {name: entry for name, entry in built_in_entries().items() if not entry["worlds"]}
+    return [name for name, entry in free.items() if entry["group"] != "bases" and trainer in entry["trains"]]

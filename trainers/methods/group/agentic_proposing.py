@@ -20,7 +20,7 @@ from torch import Tensor
 from trainers.contract.hyperparameters import Strict, param
 from trainers.contract.problems import Problem, SpecError
 from trainers.methods.base import Method
-from trainers.methods.card import Card, Panel, Series
+from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.tasks.base import Example
 from trainers.texts.spans import Span, answer_span, extract_answer, thought_span
 from trainers.worlds.problems import Problems
@@ -128,6 +128,8 @@ class AgenticProposing(Method):
     Config = Config
     roles = {"rewards": "makes", "advantages": "makes"}
     owns = frozenset({"advantages", "curriculum"})
+    worlds = frozenset({"problems"})
+    requires = (Requirement("task.options.ask", "equals", "write", "the policy proposes problems"),)
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
