@@ -21,7 +21,8 @@ from trainers.tasks.base import Example
 
 
 class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
-    generate_every: Any  # of the adapter
+    """Mixed in behind ``GRPOAdapter``, which says how often a batch is used and has the run's stack."""
+
     stack: Any
 
     def _get_per_token_logps_and_entropies(
@@ -49,7 +50,7 @@ class MaskedScoring(GRPOTrainer):  # type: ignore[misc]
         return torch.cat(found), torch.cat(entropies) if compute_entropy else None, None
 
 
-class MaskedAdapter(GRPOAdapter, MaskedScoring):  # type: ignore[misc]  # super() of the one is the other
+class MaskedAdapter(GRPOAdapter, MaskedScoring):  # type: ignore[misc]
     def __init__(self, attempt: Attempt, examples: Sequence[Example], heldout: HeldOut | None, stack: Stack) -> None:
         base, model = stack.base, attempt.policy.model
         assert isinstance(base, MaskedBase)

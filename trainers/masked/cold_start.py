@@ -68,8 +68,9 @@ def family_of(task: Task) -> tuple[Sequence[str], Sequence[str]]:
 
 def build_masked_model(tokenizer: Any) -> MaskedLlama:
     """Random weights, the same for everyone."""
-    config = MaskedLlamaConfig(  # type: ignore[arg-type]
-        **tiny.SHAPE, vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    shape: dict[str, Any] = dict(tiny.SHAPE)
+    config = MaskedLlamaConfig(
+        **shape, vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -106,7 +107,7 @@ def train_masked_policy(model: MaskedLlama, pairs: Sequence[Pair], how: SFT, rep
         batch = rng.choices(pairs, k=how.per_device_train_batch_size)
         loss = compute_restoring_loss(model, *fill_batch(batch, rng.choice(widths), model.mask_id, model.config.eos_token_id), generator)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), how.max_grad_norm)
         optimizer.step()
         schedule.step()

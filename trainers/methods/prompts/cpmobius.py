@@ -139,11 +139,7 @@ class CPMobius(Method):
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}
     owns = frozenset({"rollout"})
-    worlds = frozenset({"problems"})
-    requires = (
-        Requirement("training.num_iterations", "equals", 1, "the coach is paid for one update of the player"),
-        Requirement("task.options.ask", "equals", "solve", "the player solves problems"),
-    )
+    requires = (Requirement("training.num_iterations", "equals", 1, "the coach is paid for one update of the player"),)
 
     def prepare(self, run: "RunContext") -> None:
         if not (isinstance(run.task, Problems) and run.task.config.ask == "solve"):
@@ -256,7 +252,7 @@ class CPMobius(Method):
             own[row, : len(one.mask)] = torch.tensor(one.mask, dtype=own.dtype, device=own.device)
         rewards = own.new_tensor([-1.0 if one.worth is None else gain * one.worth for one in self.written])
         self.log("coach_reward", rewards.mean())
-        reinforce(logprobs, reference, there * own, rewards, self.config.kl).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(reinforce(logprobs, reference, there * own, rewards, self.config.kl))
         torch.nn.utils.clip_grad_norm_(self.coach.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
