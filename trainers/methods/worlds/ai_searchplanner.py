@@ -76,7 +76,7 @@ class AISearchPlanner(Method):
             "A rule judges the trajectory: the share of searches that found something new that was needed.",
             "The planner is trained by GRPO, not PPO, with one query a turn; the front comes from runs of different lambda.",
         ),
-        claim=("ai-searchplanner/queries", "lower"),
+        claim=("heldout/useful", "higher"),
     )
     Config = Config
     roles = {"rewards": "makes"}

@@ -63,7 +63,7 @@ class DeepResearcher(Method):
             "Failures are drawn by the world, alike for a group, in place of the network's own.",
             "Answers of this world are one or two words, so that a partly right answer is rare.",
         ),
-        claim=("deepresearcher/broken", "lower"),
+        claim=("heldout/format", "higher"),
     )
     roles = {"rewards": "makes"}
     worlds = frozenset({"search"})

@@ -94,7 +94,7 @@ class FrugalRAG(Method):
             "Prompts that no exploring rollout solved are dropped.",
             "Recall counts the sentences of the world search that the answer needs.",
         ),
-        claim=("frugalrag/distance", "lower"),
+        claim=("heldout/useful", "higher"),
     )
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}
