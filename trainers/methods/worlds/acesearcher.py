@@ -154,6 +154,7 @@ class AceSearcher(Method):
     Config = Config
     roles = {"data": "makes", "pair_ratios": "maps", "pair_loss": "reads"}
     trains = frozenset({"dpo"})
+    excludes = {"ipo": "it divides by all tokens of a side, those of the world included"}
     worlds = frozenset({"planned_search"})
 
     def prepare(self, run: "RunContext") -> None:

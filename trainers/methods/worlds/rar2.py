@@ -103,6 +103,7 @@ class RAR2(Method):
     Config = Config
     roles = {"data": "makes", "pair_ratios": "maps", "pair_loss": "reads"}
     trains = frozenset({"dpo"})
+    excludes = {"ipo": "it divides by all tokens of a side, those of the world included"}
     worlds = frozenset({"search"})
 
     def prepare(self, run: "RunContext") -> None:
