@@ -30,7 +30,7 @@ def test_what_is_left_is_what_the_policy_wrote(tokenizer, first_turn):
     for example in world.examples("train", 5, 0, "medium"):
         replay = replay_episode(world, example, world.gold(example))
         row = {"prompt": as_rows(example.prompt), "chosen": [{"role": "assistant", "content": world.gold(example)}]}
-        row["own"] = {"chosen": list_own_spans(replay, first_turn)}
+        row["own"] = {world.gold(example): list_own_spans(replay, first_turn)}
         ids, mask = tokenize(tokenizer, row, "chosen")
         own = TurnMasks(tokenizer).mask_side([row], "chosen", ids, mask)
         assert tokenizer.decode(ids[own > 0]) == "".join(turn.text for turn in replay.turns[first_turn:])
@@ -38,9 +38,10 @@ def test_what_is_left_is_what_the_policy_wrote(tokenizer, first_turn):
         assert torch.equal(TurnMasks(tokenizer).mask_side([row], "chosen", *cut), own[:, :-9])
 
 
-def test_a_row_that_says_nothing_counts_whole():
+@pytest.mark.parametrize("row", [{}, {"own": {"another text": [(0, 1)]}, "chosen": [{"role": "assistant", "content": "rewritten"}]}])
+def test_a_row_that_says_nothing_of_a_text_counts_whole(row):
     mask = torch.tensor([[0.0, 1.0, 1.0]])
-    assert torch.equal(TurnMasks(None).mask_side([{}], "chosen", torch.zeros(1, 3, dtype=torch.long), mask), mask)
+    assert torch.equal(TurnMasks(None).mask_side([row], "chosen", torch.zeros(1, 3, dtype=torch.long), mask), mask)
 
 
 def test_other_tokens_than_those_of_the_text_are_an_error():

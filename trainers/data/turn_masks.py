@@ -9,7 +9,7 @@ from trainers.contract.spans import GOOD, Row, answer_text, span_column
 from trainers.data.token_spans import TokenSpans, mark_tokens
 from trainers.worlds.base import Replay
 
-OWN = "own"  # column of a row: side -> (start, end) of the policy's turns, in characters of the side's text
+OWN = "own"  # column of a row: text of a side -> (start, end) of the policy's turns in it, so that sides can be swapped
 
 
 def list_own_spans(replay: Replay, first_turn: int = 0) -> list[tuple[int, int]]:
@@ -24,7 +24,9 @@ def list_own_spans(replay: Replay, first_turn: int = 0) -> list[tuple[int, int]]
 
 
 class TurnMasks:
-    """Masks of the sides of rows that have the column ``own``; all ones for a row without it. The tokenizer must know offsets (a fast one)."""
+    """Masks of the sides of rows that have the column ``own``; a side that it does not know counts whole. The tokenizer must know offsets (a fast
+    one).
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -34,7 +36,7 @@ class TurnMasks:
         """(B, T) token ids and mask of the side's tokens -> (B, T): 1 on the policy's own, else 0."""
         made = mask.clone()
         for place, row in enumerate(rows):
-            if not row.get(OWN):
+            if answer_text(row.get(side, ())) not in row.get(OWN, {}):
                 continue
             positions = mask[place].nonzero()[:, 0].tolist()
             marked = self.mark_row(row, side)
@@ -47,7 +49,7 @@ class TurnMasks:
         key = (id(row), side)
         if key not in self.found:
             text = answer_text(row[side])
-            spans = [{"start": start, "end": end, "label": GOOD, "text": text[start:end]} for start, end in row[OWN][side]]
+            spans = [{"start": start, "end": end, "label": GOOD, "text": text[start:end]} for start, end in row[OWN][text]]
             self.found[key] = (row, mark_tokens(self.tokenizer, {**row, span_column(side): spans}, side))
         return self.found[key][1]
 

@@ -108,7 +108,8 @@ def test_a_pair_counts_only_where_its_sides_differ():
     for kind, other, turn in (("solution", misread, 1), ("subquestion", astray, 1), ("plan", misread, 0)):
         row = make_row(example, kind, right, other, turn)
         for side, replay in (("chosen", right), ("rejected", other)):
-            text, spans = row[side][0]["content"], row["own"][side]
+            text = row[side][0]["content"]
+            spans = row["own"][text]
             counted = replay.turns[turn:] if kind == "solution" else replay.turns[turn : turn + 1]
             assert [text[start:end] for start, end in spans] == [one.text for one in counted]
             assert spans[-1][1] == len(text)

@@ -88,9 +88,9 @@ def test_only_the_policys_own_words_are_marked():
     row = make_row(example, "answer", good, wrong)
     for side, replay in (("chosen", good), ("rejected", wrong)):
         text = row[side][0]["content"]
-        assert [text[start:end] for start, end in row["own"][side]] == [turn.text for turn in replay.turns[1:]]
+        assert [text[start:end] for start, end in row["own"][text]] == [turn.text for turn in replay.turns[1:]]
     row = make_row(example, "thought", good, wrong)
-    assert row["own"]["chosen"] == [(0, len(good.turns[0].text))]
+    assert row["own"] == {good.turns[0].text: [(0, len(good.turns[0].text))]}
 
 
 def test_a_question_is_a_worse_query_than_what_it_asks_for():

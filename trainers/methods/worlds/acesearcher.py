@@ -260,8 +260,8 @@ def make_row(example: Example, kind: str, better: Replay, worse: Replay, turn: i
     """A pair of episodes that are the same before ``turn``: of that turn alone, or for solutions of it and all that follows."""
     made: Row = {"prompt": as_rows(example.prompt), "kind": kind, OWN: {}}
     for side, replay in (("chosen", better), ("rejected", worse)):
-        spans = list_own_spans(replay, turn)
-        text = write_replay(replay)
-        made[side] = to_answer_messages(text if kind == SOLUTION else text[: spans[0][1]])
-        made[OWN][side] = spans if kind == SOLUTION else spans[:1]
+        spans, text = list_own_spans(replay, turn), write_replay(replay)
+        text = text if kind == SOLUTION else text[: spans[0][1]]
+        made[side] = to_answer_messages(text)
+        made[OWN][text] = spans if kind == SOLUTION else spans[:1]
     return made

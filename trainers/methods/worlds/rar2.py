@@ -190,7 +190,8 @@ def make_row(example: Example, kind: str, chosen: Replay, rejected: Replay) -> R
     """A pair of first turns, or of what follows the same first turn."""
     made: Row = {"prompt": as_rows(example.prompt), "kind": kind, OWN: {}}
     for side, replay in (("chosen", chosen), ("rejected", rejected)):
-        is_thought = kind == THOUGHT
-        made[side] = to_answer_messages(replay.turns[0].text if is_thought else write_replay(replay))
-        made[OWN][side] = list_own_spans(replay)[:1] if is_thought else list_own_spans(replay, 1)
+        is_thought, spans = kind == THOUGHT, list_own_spans(replay)
+        text = replay.turns[0].text if is_thought else write_replay(replay)
+        made[side] = to_answer_messages(text)
+        made[OWN][text] = spans[:1] if is_thought else list_own_spans(replay, 1)
     return made
