@@ -38,5 +38,5 @@ CASE = Case(
     measure=measure,
     seeds=3,
     launch={"base": "grpo", "task": {"name": "search", "difficulty": DIFFICULTY, "options": OPTIONS}, "training__max_completion_length": 96},
-    changed="the first size of the planted problem was solved in under 30 updates by every arm; the chance of a planted letter at the start was lowered",
+    changed="every arm solved the first planted problem in under 30 updates; the chance of a planted letter at the start was lowered",
 )
