@@ -68,12 +68,14 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
             if (found := method.sft_weights(batch)) is not None:
                 log_weights(method, found, batch.mask)
                 weights = found.detach() if weights is None else weights * found.detach()
+        # Each process divides its sum by the tokens of all, and DDP takes the mean of the processes: their number makes it the mean over all tokens.
+        everywhere = None if num_items_in_batch is None else num_items_in_batch / self.accelerator.num_processes
         if weights is not None:
-            loss = -masked_mean(weights * batch.logprobs, batch.mask, num_items_in_batch)
+            loss = -masked_mean(weights * batch.logprobs, batch.mask, everywhere)
         for method in self.stack.filling("loss"):
             if (term := method.loss(batch)) is not None:
                 slices = self.current_gradient_accumulation_steps
-                count = None if num_items_in_batch is None else num_items_in_batch / slices
+                count = None if everywhere is None else everywhere / slices
                 term = masked_mean(term, batch.mask, count) if term.dim() == 2 else term
                 method.log("loss", term)
                 loss = loss + term / slices

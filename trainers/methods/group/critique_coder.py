@@ -89,6 +89,7 @@ class CritiqueCoder(Method):
             "The verdict may also be in an answer tag, and the conclusion command may start with either slash.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "maps", "rewards": "gates", "advantages": "gates"}

@@ -101,6 +101,7 @@ class RetroStar(Method):
             "The lab's cold start replaces the supervised start on consensus trajectories; it teaches nothing about relevance.",
         ),
         claim=("retro-star/auc", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "makes", "rewards": "makes"}

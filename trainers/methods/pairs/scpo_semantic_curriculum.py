@@ -109,6 +109,7 @@ class SCPO(Method):
             "If the task makes the second context, gold answers replace sampled ones.",
         ),
         claim=("scpo-semantic-curriculum/flips", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "makes", "pair_loss": "makes"}

@@ -119,6 +119,7 @@ class CLPO(Method):
             "Version 2, which trains the rewriting itself, is not implemented.",
         ),
         claim=("frac_reward_zero_std", "lower"),
+        parallel=False,
     )
     Config = Config
     roles = {"advantages": "gates"}

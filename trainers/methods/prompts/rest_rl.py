@@ -116,6 +116,7 @@ class ReSTRL(Method):
             "The value model and decoding by tree search are not implemented.",
         ),
         claim=("frac_reward_zero_std", "lower"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "maps", "rewards": "maps"}
