@@ -108,7 +108,6 @@ class AddedRows:
         output["advantages"] = values[:count][ranks.own_share(size)]
         if added:
             self.extend(output, batch, values, added)
-            scoring.keep_rows(len(added) + 1)
             self.measure(batch, added)
 
     def leave_out(self, batch: RowBatch, rollout: RolloutBatch) -> None:

@@ -71,14 +71,15 @@ class MicroBatch:
 
     def kept(self) -> Tensor | None:
         """(B, 1) or (B, T) bool of this slice: False where a method left a completion, or some of its tokens, out of the loss; None: nowhere."""
-        every = self.trainer.scoring.kept
-        if every is None:
+        batch = self.trainer.scoring.rollout_batch
+        if batch is None or batch.kept is None:
             return None
-        kept = every[self.rows.to(every.device)]
-        if kept.dim() == 1:
-            return kept[:, None]
-        width = self.inputs["completion_ids"].shape[1]  # of the longest of all rows
-        return torch.nn.functional.pad(kept, (0, width - kept.shape[1]), value=True)
+        rows, count = self.rows.to(batch.kept.device), len(batch.kept)
+        kept = batch.kept[rows.clamp(max=count - 1)]
+        kept = kept if kept.dim() == 2 else kept[:, None]
+        kept = kept | (rows >= count)[:, None]  # of a row beside a member's first its mask alone decides
+        width = self.inputs["completion_mask"].shape[1]  # of the longest of all rows
+        return kept if kept.shape[1] in (1, width) else torch.nn.functional.pad(kept, (0, width - kept.shape[1]), value=True)
 
     def batch_of(self, logprobs: Tensor, entropies: Tensor, logits: Tensor | None) -> LossBatch:
         inputs, trainer = self.inputs, self.trainer

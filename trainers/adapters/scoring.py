@@ -29,7 +29,6 @@ class Scoring:
         self.stack = stack
         self.run = stack.context
         self.rollout_batch: RolloutBatch | None = None
-        self.kept: Tensor | None = None  # (R,) or (R, T) bool of all rows, as ``RolloutBatch.kept``
         self.token_weights: Tensor | None = None  # (B, T) of the sampled batch; a slice fills its rows in the first pass
         if stack.fills("curriculum"):
             stack.history = History(len(trainer.examples), trainer.args.max_steps)
@@ -114,13 +113,11 @@ class Scoring:
         of all processes, ``output`` is what TRL has of this one's share."""
         advantages = ranks.all_of_tensor(output["advantages"])
         reported.advantages = advantages.tolist()
-        self.kept = None
         if not self.stack.shapes_rollouts:
             return advantages
         batch = self.rollout_batch = self.batch_of(rows, output, scores, reported)
         self.token_weights = None
         advantages = advantages_of(self.stack, batch, advantages, self.trainer.scale_rewards, reported)
-        self.kept = batch.kept
         self.leave_out(batch, output)
         for method in self.stack.filling("observe"):
             method.observe(batch)
@@ -140,11 +137,6 @@ class Scoring:
             reported.token_advantages = first.float().cpu().numpy()
             advantages = torch.cat([torch.nn.functional.pad(first, (0, advantages.shape[1] - width)), advantages[count:]])
         return advantages
-
-    def keep_rows(self, further: int) -> None:
-        """Says of ``further`` rows beside the first ones that their mask alone decides what is trained on."""
-        if self.kept is not None:
-            self.kept = torch.cat([self.kept, self.kept.new_ones(further, *self.kept.shape[1:])])
 
     def leave_out(self, batch: RolloutBatch, output: dict[str, Any]) -> None:
         """Takes the completions that a method leaves out from the loss: from what is summed and from what it is divided by.
