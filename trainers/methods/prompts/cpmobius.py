@@ -139,7 +139,11 @@ class CPMobius(Method):
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}
     owns = frozenset({"rollout"})
-    requires = (Requirement("training.num_iterations", "equals", 1, "the coach is paid for one update of the player"),)
+    worlds = frozenset({"problems"})
+    requires = (
+        Requirement("training.num_iterations", "equals", 1, "the coach is paid for one update of the player"),
+        Requirement("task.options.ask", "equals", "solve", "the player solves problems"),
+    )
 
     def prepare(self, run: "RunContext") -> None:
         if not (isinstance(run.task, Problems) and run.task.config.ask == "solve"):

@@ -144,7 +144,8 @@ class E2C(Method):
     def sft_weights(self, batch: "TokenBatch") -> Tensor:
         plan = before_split(batch.ids, batch.mask, self.split_ids)
         self.log("plan_share", masked_mean(plan, batch.mask))
-        return plan * batch.mask.sum() / plan.sum().clamp(min=1.0)  # the trainer divides by all loss tokens
+        tokens, planned = ranks.all_of_tensor(torch.stack([batch.mask.sum(), plan.sum()])[None]).sum(0)  # of every process
+        return plan * tokens / planned.clamp(min=1.0)  # the trainer divides by all loss tokens
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:
