@@ -23,7 +23,7 @@ SENTENCES = 4  # of a paragraph
 BLANK = "_"
 SIZES = {"easy": Size(6, 2, 2), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
 FEW = 2  # masks up to which demonstrations are often whole
-WHOLE_FEW, WHOLE_MANY = 0.5, 0.2  # share of whole demonstrations with few and with more masks
+WHOLE_FEW, WHOLE_MANY = 0.75, 0.3  # share of whole demonstrations with few and with more masks
 
 
 class ParagraphsConfig(BaseModel):
@@ -45,7 +45,7 @@ class Paragraphs(ToolWorld):
         "hard": "12 people, 96 sentences.",
     }
     demonstrations = (
-        "Of mixed quality by design: with one or two masks half of them look up every word, with three or four one in five; the others look up some"
+        "Of mixed quality by design: with one or two masks three in four look up every word, with three or four three in ten; the others look up some"
         " and guess the rest."
     )
     tools = (Tool("search", "Finds the sentences that fit the words between the tags best."),)
