@@ -193,7 +193,7 @@ class Search(ToolWorld):
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if self.config.reader:
-            return self.tell_turns(example, self.explore(example, rng))
+            return self.tell_turns(example, self.draw_exploration(example, rng))
         kind, person, attribute = rng.random(), example.data["person"], example.data["attribute"]
         calls = [write_answer(rng.choice(ATTRIBUTES[attribute]))]
         world = read_facts(example)
@@ -204,7 +204,7 @@ class Search(ToolWorld):
                 calls = self.way(example, self.begin(example))
         return self.tell_turns(example, calls)
 
-    def explore(self, example: Example, rng: random.Random) -> list[str]:
+    def draw_exploration(self, example: Example, rng: random.Random) -> list[str]:
         """A demonstration for a reader: 40 % find all that is needed, 40 % search on after that, 20 % stop after one search or none."""
         kind = rng.random()
         try:

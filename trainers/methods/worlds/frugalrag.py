@@ -112,12 +112,12 @@ class FrugalRAG(Method):
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
         config = self.config
         some: list[Example] = rows if len(rows) <= config.prompts else run.rng(self.card.name).sample(rows, config.prompts)
-        self.enough = ranks.done_by_first(lambda: self.explore(some, run))
+        self.enough = ranks.done_by_first(lambda: self.explore_prompts(some, run))
         kept = [example for example in some if digest_example(example).hex() in self.enough]
         self.share_kept = len(kept) / len(some)
         return kept
 
-    def explore(self, examples: "list[Example]", run: "RunContext") -> dict[str, int]:
+    def explore_prompts(self, examples: "list[Example]", run: "RunContext") -> dict[str, int]:
         """h* of each example that a rollout solved, by its digest."""
         asked, enough = [example for example in examples for _ in range(self.config.samples)], dict[str, int]()
         made = run.sample(asked, 1.0, key=self.card.name)
