@@ -21,6 +21,7 @@ from trainers.methods.worlds.graphdancer import (
     mark_world_tokens,
     pick_extreme_pair,
     rank_episode,
+    share_evenly,
 )
 from trainers.worlds.graph import Graph
 
@@ -82,6 +83,13 @@ def test_tokens_of_the_world_are_those_between_its_tags(pieces):
         expected.append(inside)
         inside = inside and piece != "</information>"
     assert mark_world_tokens(ends, text) == expected
+
+
+@given(st.integers(0, 100), st.integers(1, 5))
+def test_levels_have_equally_many_questions(count, levels):
+    shares = [share for _, share in share_evenly("abcde"[:levels], count)]
+    assert sum(shares) == count
+    assert max(shares) - min(shares) <= 1
 
 
 def test_rows_follow_the_shares_and_a_bucket_is_gone_through_before_it_repeats():

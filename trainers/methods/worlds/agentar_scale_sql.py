@@ -131,7 +131,9 @@ class AgentarScaleSQL(Method):
             own = texts[place * self.config.candidates : (place + 1) * self.config.candidates]
             choices += build_choices(example, [query for text in own for query in read_queries(self.world, example, text)[-1:]], rng)
         self.log("data_choices", len(choices) / len(examples))
-        return [write_choice_row(choice) for choice in choices] if supervised else choices
+        if supervised:
+            return [write_choice_row(choice) for choice in choices]
+        return [choices[place % len(choices)] for place in range(max(len(rows), len(choices)))] if choices else []  # no fewer than a batch needs
 
     def draw_questions(self, run: "RunContext") -> list[Example]:
         """Questions of the training split, as many as the spec has demonstrations, shared out among the candidates."""

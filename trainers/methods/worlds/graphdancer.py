@@ -66,6 +66,11 @@ def pick_extreme_pair(keys: Sequence[Keys]) -> tuple[int, int] | None:
     return keys.index(max(keys)), keys.index(min(keys))
 
 
+def share_evenly(levels: Sequence[str], count: int) -> list[tuple[str, int]]:
+    """``count`` questions over the levels, the first ones with one more where it does not divide."""
+    return [(level, count // len(levels) + (place < count % len(levels))) for place, level in enumerate(levels)]
+
+
 def mark_world_tokens(ends: Sequence[int], text: str) -> list[bool]:
     """Whether each token adds characters of what the world said. ``ends``: characters of ``text`` after each token."""
     spans, start = [], text.find(INFORMATION)
@@ -144,8 +149,9 @@ class GraphDancer(Method):
         """Questions of all difficulties, as many of each; for DPO, pairs of their episodes."""
         levels, training = list(run.task.difficulties), run.training
         if run.attempt.spec.training.trainer != "dpo":
-            return [one for level in levels for one in run.task.examples("train", max(1, len(rows) // len(levels)), run.seed, level)]
-        examples = [one for level in levels for one in run.task.examples("pairs", max(1, training.sampled_prompts // len(levels)), run.seed, level)]
+            return [one for level, count in share_evenly(levels, len(rows)) for one in run.task.examples("train", count, run.seed, level)]
+        parts = share_evenly(levels, training.sampled_prompts)
+        examples = [one for level, count in parts for one in run.task.examples("pairs", count, run.seed, level)]
         asked = [example for example in examples for _ in range(self.config.rollouts)]
         texts = [made.text for made in run.sample(asked, key="graphdancer")]
         pairs = []
