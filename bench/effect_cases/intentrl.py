@@ -7,7 +7,7 @@ from bench.policy_tokens import ACCURACY_AT_POLICY_TOKENS, compare_at_policy_tok
 
 LAUNCH: dict[str, Any] = {
     "base": "grpo",
-    "task": {"name": "interview", "difficulty": "medium", "options": {"about": "intents"}},
+    "task": {"name": "interview", "difficulty": "easy", "options": {"about": "intents"}},
     "training__max_completion_length": 64,
     "training__lr_scheduler_type": "linear",
 }
@@ -50,7 +50,7 @@ CASE = Case(
         tiny.ACCURACY,
         ACCURACY_AT_POLICY_TOKENS,
     ),
-    problem=f"three of twenty intents hidden, a person by rule, tiny policy, {STEPS} steps; the parent is the method with stage 1 alone",
+    problem=f"two of twenty intents hidden, a person by rule, tiny policy, {STEPS} steps; the parent is the method with stage 1 alone",
     measure=measure,
     seeds=3,
     launch={**LAUNCH, "config": CONFIG},
