@@ -6,12 +6,13 @@ from bench.effect_cases import Case, Pairs, Quantity, tiny
 from bench.effect_cases.tiny import Trained
 from trainers.masked.likelihood import couple_logprobs, draw_coupled_mask, draw_share, weigh_single_mask
 
-STEPS, DRAWS, TOKENS = 40, 500, 40
+STEPS, DRAWS, TOKENS, TEMPERATURE = 40, 500, 40, 0.5
 
 
 def trained(seed: int, estimate: str) -> Trained:
-    data = tiny.spec_of(seed, steps=STEPS, heldout=256)
-    return tiny.cached(data | {"base": {"name": "diffucoder-coupled-grpo", "config": {"estimate": estimate}}})
+    data = tiny.spec_of(seed, steps=STEPS, heldout=256, training__temperature=TEMPERATURE)
+    data["evaluation"]["temperature"] = TEMPERATURE
+    return tiny.cached(data | {"base": {"name": "diffucoder-coupled-grpo", "config": {"estimate": estimate, "diffusion_steps": TOKENS}}})
 
 
 def estimate_variances(seed: int) -> tuple[float, float]:
@@ -47,7 +48,7 @@ CASE = Case(
         tiny.ACCURACY,
         tiny.ACCURACY_AT_TOKENS,
     ),
-    problem="word problems, built-in masked policy, 40 steps; the parent has the same base with one random mask",
+    problem="word problems, built-in masked policy writing a token a step at temperature 0.5, 40 steps; the parent has the same base with one random mask",
     measure=measure,
     seeds=3,
     launch={"base": "diffucoder-coupled-grpo"},
