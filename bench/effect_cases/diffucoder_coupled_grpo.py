@@ -48,7 +48,7 @@ CASE = Case(
         tiny.ACCURACY,
         tiny.ACCURACY_AT_TOKENS,
     ),
-    problem="word problems, built-in masked policy writing a token a step at temperature 0.5, 40 steps; the parent has the same base with one random mask",
+    problem="word problems, built-in masked policy (a token a step, temperature 0.5), 40 steps; the parent is the same with one random mask",
     measure=measure,
     seeds=3,
     launch={"base": "diffucoder-coupled-grpo"},
