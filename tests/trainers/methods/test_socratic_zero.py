@@ -141,7 +141,7 @@ def test_two_real_steps_of_the_solver(two_steps, written_samples):
     trained = two_steps("socratic-zero", {"samples": 2, "variations": 1}, trainer="dpo", training__sampled_prompts=24)
     first = trained.steps[0]
     assert first["socratic-zero/question/learning"] == 1
-    assert first["socratic-zero/pairs"] >= 24
+    assert first["socratic-zero/pairs"] >= 2  # of each prompt with a right and a wrong answer, and of what was written from it
 
 
 @pytest.mark.training
