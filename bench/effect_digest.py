@@ -2,7 +2,8 @@
 
 Covered are a case, its method, the helpers of ``bench`` that the case uses, and what case and method import of ``trainers`` and ``bench``
 themselves: of a module the names that are imported, with what of the same module they use (not what those import in turn). Words are left out:
-docstrings, comments, cards, panels, the texts of parameters and of a CASE, and the class variables that only say how a method stacks.
+docstrings, comments, annotations, cards, panels, the texts of parameters and of a CASE, and the class variables that only say how a method stacks; and
+the hooks of ``Method`` itself, because only hooks that a method fills are called.
 """
 
 import ast
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from bench.effect_cases import Case
 from trainers.methods import registry
+from trainers.methods.base import HOOKS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("trainers", "bench")
@@ -29,6 +31,8 @@ SAYING = {
     "requires",
     "worlds",
     "trains",
+    "several_rows",
+    "token_mean",
 }  # class variables that compute nothing
 SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as its help is
 
@@ -115,14 +119,23 @@ def assigns(node: ast.AST, names: set[str]) -> bool:
 
 
 class WithoutWords(ast.NodeTransformer):
-    """Drops docstrings, cards, panels, what a method says about stacking, and the texts of parameters."""
+    """Drops docstrings, annotations, cards, panels, unfilled hooks, what a method says about stacking, and the texts of parameters."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.body = [part for part in node.body if not assigns(part, SAYING) and getattr(part, "name", "") != "panels"]
+        left_out = {"panels", *(HOOKS if node.name == "Method" else ())}
+        node.body = [part for part in node.body if not assigns(part, SAYING) and getattr(part, "name", "") not in left_out]
         return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Name) and node.func.id == "param":

@@ -139,6 +139,7 @@ class Some(Method):
         ('    owns = frozenset({"advantages"})\n', '    owns = frozenset()\n    roles = {"rewards": "maps"}\n    cautions = {"a": "b"}\n'),
         ("Help.", "More help."),
         ("        return", "        # why\n        return"),
+        ("self, batch, rewards):", 'self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:'),
     ],
 )
 def test_words_make_nothing_stale(old: str, new: str) -> None:
@@ -152,6 +153,15 @@ def test_words_make_nothing_stale(old: str, new: str) -> None:
 def test_what_computes_makes_it_stale(old: str, new: str) -> None:
     assert old in METHOD
     assert code_of(METHOD.replace(old, new)) != code_of(METHOD)
+
+
+def test_a_new_hook_of_all_methods_makes_nothing_stale() -> None:
+    """Only hooks that a method fills are called."""
+    every = "class Method:\n    def log(self):\n        return 1\n"
+    hook = "\n    def rewards(self, batch, rewards):\n        return rewards\n"
+    assert code_of(every + hook) == code_of(every)
+    assert code_of(every.replace("Method", "Some") + hook) != code_of(every.replace("Method", "Some"))
+    assert code_of(every.replace("1", "2")) != code_of(every)
 
 
 def test_measuring_goes_on_where_it_stopped_and_begins_again_when_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from trainers.attempt import ranks
 from trainers.contract.hyperparameters import Strict, param
 from trainers.maths.reduce import masked_mean
 from trainers.methods.base import Method
