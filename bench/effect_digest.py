@@ -2,7 +2,7 @@
 
 Covered are a case, its method, the helpers of ``bench`` that the case uses, and what case and method import of ``trainers`` and ``bench``
 themselves: of a module the names that are imported, with what of the same module they use (not what those import in turn). Words are left out:
-docstrings, comments, annotations, cards, panels, the texts of parameters and of a CASE, and the class variables that only say how a method stacks; and
+docstrings, comments, annotations, cards, panels, the texts of parameters and of a CASE, the class variables that only say how a method stacks, and
 the hooks of ``Method`` itself, because only hooks that a method fills are called.
 """
 

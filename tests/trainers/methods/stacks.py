@@ -132,8 +132,9 @@ def plain_batch() -> RolloutBatch:
     reward = scores.sum(1)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        hidden, reference = torch.randn(ROWS, width, 6), -torch.rand(ROWS, width)
+        hidden, reference = torch.randn(ROWS, width, 16), -torch.rand(ROWS, width)
         reference[-GROUP:] = reference[-1]
+        behaviour = (reference - 0.1).tolist()
     made = rollout_batch(
         reward.tolist(),
         GROUP,
@@ -150,7 +151,11 @@ def plain_batch() -> RolloutBatch:
         entropies=-reference * mask,
         reference_logprobs=reference * mask,
         prompt_ids=run.prompt_ids([one.prompt for one in examples]),
-        notes=[{"thought_tokens": 4, "trained": True, "scale": 1.0, "difficulty": "medium"} for _ in range(ROWS)],
+        notes=[
+            {"thought_tokens": 4, "trained": True, "scale": 1.0, "difficulty": "medium", "age": row % 3, "behaviour": behaviour[row]}
+            | {"ponder": row % 4, "state": hidden[row, 0].tolist()}
+            for row in range(ROWS)
+        ],
         step=STEP,
         max_tokens=width,
     )
@@ -226,7 +231,7 @@ def outcome(names: Sequence[str], *, heating: bool = False, **changes: Any) -> O
     advantages = advantages_of(stack, batch, plain, "group", reported)
     for method in stack.filling("observe"):
         method.observe(batch)
-    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None)
+    scoring = SimpleNamespace(rollout_batch=batch, token_weights=None, kept=batch.kept)
     small_run().model.zero_grad(set_to_none=True)
     passes = [one_pass(stack, batch, advantages, scoring, first) for first in (True, False)]
     gradients = [gradient for _, gradient in passes]
@@ -289,5 +294,5 @@ def one_pass(stack: Stack, batch: RolloutBatch, advantages: Tensor, scoring: Any
 
 def names_on(trainer: str) -> list[str]:
     """The methods of a trainer that can train on any task, bases left out."""
-    free = {name: entry for name, entry in built_in_entries().items() if not entry.get("worlds")}
+    free = {name: entry for name, entry in built_in_entries().items() if not entry["worlds"]}
     return [name for name, entry in free.items() if entry["group"] != "bases" and trainer in entry["trains"]]
