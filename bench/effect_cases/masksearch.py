@@ -26,5 +26,5 @@ CASE = Case(
     problem="paragraphs with four masked words, tiny policy, 60 steps; the parent draws all numbers of masks from the beginning",
     measure=measure,
     seeds=3,
-    launch={"base": "dapo", "task": {"name": "paragraphs", "difficulty": "easy", "options": OPTIONS}, "training__max_completion_length": 160},
+    launch={"base": "dapo", "task": {"name": "paragraphs", "difficulty": "easy", "options": OPTIONS}, "training__max_completion_length": 144},
 )

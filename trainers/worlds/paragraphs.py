@@ -1,8 +1,9 @@
 """Masked paragraphs to be filled with a search engine: short sentences in some of which a word is left out.
 
-``Fill in: Eva's friend is _. Leo's city is Rome. Ida's pet is _.`` wants a search for each blank and ends with the sentences that had one, in their
-order: ``<answer>Eva's friend is Leo. Ida's pet is cat.</answer>``. The task is MaskSearch's retrieval-augmented mask prediction (arXiv 2505.20285)
-over sentences of the world ``search``.
+``Fill in: Eva's friend is _. Leo's city is Rome. Ida's pet is _.`` wants a search for each blank and its word after that:
+``<search>Eva's friend</search>``, ``<fill>Leo</fill>`` (the world says how many blanks are left), and so on to an empty ``<answer></answer>``: the
+answer is what was filled in, in order. The task is MaskSearch's retrieval-augmented mask prediction (arXiv 2505.20285) over sentences of the world
+``search``.
 """
 
 import random
@@ -17,13 +18,13 @@ from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, Fact, Size, draw_facts
 from trainers.worlds.search import NOTHING, read_facts, write_query
-from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_information
+from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 SENTENCES = 4  # of a paragraph
-BLANK = "_"
+BLANK, FILL = "_", "fill"
 SIZES = {"easy": Size(6, 2, 2), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
 FEW = 2  # masks up to which demonstrations are often whole
-WHOLE_FEW, WHOLE_MANY = 0.75, 0.3  # share of whole demonstrations with few and with more masks
+WHOLE_FEW, WHOLE_MANY = 0.5, 0.2  # share of whole demonstrations with few and with more masks
 
 
 class ParagraphsConfig(BaseModel):
@@ -45,13 +46,16 @@ class Paragraphs(ToolWorld):
         "hard": "12 people, 96 sentences.",
     }
     demonstrations = (
-        "Of mixed quality by design: with one or two masks three in four look up every word, with three or four three in ten; the others look up some"
+        "Of mixed quality by design: with one or two masks half of them look up every word, with three or four one in five; the others look up some"
         " and guess the rest."
     )
-    tools = (Tool("search", "Finds the sentences that fit the words between the tags best."),)
-    max_turns = SENTENCES + 1
-    max_turn_tokens = 32
-    episode_tokens = 160
+    tools = (
+        Tool("search", "Finds the sentences that fit the words between the tags best."),
+        Tool(FILL, "Fills in the first blank that is left."),
+    )
+    max_turns = 2 * SENTENCES + 1
+    max_turn_tokens = 16
+    episode_tokens = 144
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
@@ -60,7 +64,7 @@ class Paragraphs(ToolWorld):
             {
                 "correct": ("1 when every word that is left out is right.", CORRECT[1]),
                 "format": FORMAT,
-                "spans": ("Share of the masked sentences that are right, by their place.", 0.0),
+                "spans": ("Share of the words left out that are right, by their place.", 0.0),
                 "evidence": ("Share of the masked sentences that the searches found.", 0.0),
             },
         )
@@ -77,9 +81,19 @@ class Paragraphs(ToolWorld):
         return [unmask_example(example, rng.randint(1, count_masks(example))) for example in super().draw_demonstrations(count, seed, difficulty)]
 
     def begin_calls(self, example: Example) -> State:
-        return {"queries": [], "found": []}
+        return {"queries": [], "found": [], "filled": []}
+
+    def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
+        made = super().step(example, state, seat, text, rng)
+        if made.state["answer"] is None:
+            return made
+        answer = " ".join(made.state["filled"])
+        return replace(made, state={**made.state, "answer": answer}, reward=float(answer == example.reference), facts={"answer": answer})
 
     def call_tool(self, example: Example, state: State, tool: str, argument: str, rng: random.Random) -> Step:
+        if tool == FILL:
+            filled = [*state["filled"], "".join(argument.split())[:100]]
+            return Step({**state, "filled": filled}, write_information(max(0, count_masks(example) - len(filled))), facts={"filled": filled[-1]})
         world = read_facts(example)
         hits = world.engine.search(argument, self.config.hits)
         fresh = [number for number in hits if number in example.data.get("evidence", ()) and number not in state["found"]]
@@ -101,19 +115,24 @@ class Paragraphs(ToolWorld):
         self.check_open(state)
         if "evidence" not in example.data:
             raise LookupError("the example does not say which sentences are masked")
-        facts = read_facts(example).facts
-        calls = [write_query(facts[number]) for number in example.data["evidence"] if number not in state["found"]]
-        if len(state["queries"]) + len(calls) >= self.max_turns:
+        words, filled = example.reference.split(), state["filled"]
+        if filled != words[: len(filled)]:
+            raise LookupError("a wrong word has been filled in")
+        calls = []
+        for number, word in list(zip(example.data["evidence"], words, strict=True))[len(filled) :]:
+            calls += [] if number in state["found"] else [write_query(read_facts(example).facts[number])]
+            calls.append(write_call(FILL, word))
+        if len(state["queries"]) + len(filled) + len(calls) >= self.max_turns:
             raise LookupError("too few turns are left")
-        return [*calls, write_answer(example.reference)]
+        return [*calls, write_answer("")]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         way, facts = self.way(example, self.begin(example)), [read_facts(example).facts[number] for number in example.data["evidence"]]
         if rng.random() < (WHOLE_FEW if len(facts) <= FEW else WHOLE_MANY):
             return self.tell_turns(example, way)
         known = rng.randrange(len(facts))
-        guesses = [replace(fact, value=rng.choice(ATTRIBUTES.get(fact.relation, PEOPLE))) for fact in facts[known:]]
-        return self.tell_turns(example, [*way[:known], write_answer(" ".join(fact.sentence for fact in [*facts[:known], *guesses]))])
+        guesses = [write_call(FILL, rng.choice(ATTRIBUTES.get(fact.relation, PEOPLE))) for fact in facts[known:]]
+        return self.tell_turns(example, [*way[: 2 * known], *guesses, way[-1]])
 
 
 def write_example(facts: list[list[str]], paragraph: Sequence[int], masked: Sequence[int]) -> Example:
@@ -121,7 +140,7 @@ def write_example(facts: list[list[str]], paragraph: Sequence[int], masked: Sequ
     chosen = [Fact(*facts[number]) for number in paragraph]
     sentences = [f"{one.subject}'s {one.relation} is {BLANK if place in masked else one.value}." for place, one in enumerate(chosen)]
     data = {"facts": facts, "paragraph": list(paragraph), "masked": list(masked), "evidence": [paragraph[place] for place in masked]}
-    reference = " ".join(chosen[place].sentence for place in masked)
+    reference = " ".join(chosen[place].value for place in masked)
     return Example([Message("user", f"Fill in: {' '.join(sentences)}")], reference, data)
 
 
@@ -135,10 +154,6 @@ def unmask_example(example: Example, masks: int) -> Example:
 
 
 def score_spans(answer: str, reference: str) -> float:
-    """Share of the reference's sentences that stand in the answer at their place: every span of this world is one word of one sentence."""
-    said, right = (split_sentences(text) for text in (answer, reference))
+    """Share of the reference's words that stand in the answer at their place: every span of this world is one word."""
+    said, right = answer.split(), reference.split()
     return sum(one == other for one, other in zip(said, right, strict=False)) / len(right) if right else 0.0
-
-
-def split_sentences(text: str) -> list[str]:
-    return [sentence for part in text.split(".") if (sentence := part.strip())]

@@ -16,14 +16,14 @@ WORDS = st.lists(st.sampled_from(["Paris", "1889", "cat"]), min_size=1, max_size
 
 
 def test_the_worked_example():
-    spans = score_spans("Its city is Paris. Its year is 1890.", "Its city is Paris. Its year is 1889.")
+    spans = score_spans("Paris 1890", "Paris 1889")
     assert spans == 0.5
     assert mix_rewards(spans, 1.0, 0.9, 0.1) == pytest.approx(0.55)
 
 
 @given(WORDS, WORDS)
 def test_spans_count_at_their_place(said, right):
-    found = score_spans(". ".join(said), ". ".join(right))
+    found = score_spans(" ".join(said), " ".join(right))
     assert 0 <= found <= 1
     assert (found == 1) == (said[: len(right)] == right)
 
@@ -55,7 +55,8 @@ def test_rewards_of_a_group():
     method, run = prepared()
     example = run.examples[3]
     gold = run.task.gold(example)
-    texts = [gold, f"<answer>{example.reference.split('. ')[0]}. x. x. x.</answer>", "none", gold[: gold.index("<answer>")]]
+    first = f"<fill>{example.reference.split()[0]}</fill><information>3</information><answer></answer>"
+    texts = [gold, first, "none", gold[: gold.index("<answer>")]]
     made = method.rewards(rollout_batch([1, 0, 0, 0], 4, texts=texts, examples=[example] * 4), torch.zeros(4))
     assert made.tolist() == pytest.approx([1, 0.325, 0, 0])
 
@@ -80,4 +81,4 @@ def test_two_real_steps(two_steps, written_episodes):
     config = {"window": 4, "threshold": 0.1}
     trained = two_steps("masksearch", config, base="dapo", task__name="paragraphs", task__options={"masks": 4}, **written_episodes)
     assert [step["masksearch/stage"] for step in trained.steps] == [1, 2]
-    assert {round(rollout.shaped["masksearch"], 3) for rollout in trained.rollouts} == {0, 1}
+    assert {round(rollout.shaped["masksearch"], 3) for rollout in trained.rollouts} == {0, 0.1, 1}

@@ -17,19 +17,20 @@ def test_an_episode_by_hand() -> None:
     example = write_example(FACTS, [1, 0, 3, 2], [0, 3])
     assert example.prompt[0].content == "Fill in: Leo's city is _. Eva's friend is Leo. Ida's boss is Eva. Eva's pet is _."
     gold = (
-        "<search>Leo's city</search><information>Leo's city is Rome.</information>"
-        "<search>Eva's pet</search><information>Eva's pet is cat.</information><answer>Leo's city is Rome. Eva's pet is cat.</answer>"
+        "<search>Leo's city</search><information>Leo's city is Rome.</information><fill>Rome</fill><information>1</information>"
+        "<search>Eva's pet</search><information>Eva's pet is cat.</information><fill>cat</fill><information>0</information><answer></answer>"
     )
     assert Paragraphs().gold(example) == gold
     assert scores(gold) == {"correct": 1, "format": 1, "spans": 1, "evidence": 1}
-    assert scores("<answer>Leo's city is Rome. Eva's pet is dog.</answer>") == {"correct": 0, "format": 1, "spans": 0.5, "evidence": 0}
-    assert scores("<answer>Eva's pet is cat. Leo's city is Rome.</answer>")["spans"] == 0
+    guessed = "<fill>Rome</fill><information>1</information><fill>dog</fill><information>0</information><answer></answer>"
+    assert scores(guessed) == {"correct": 0, "format": 1, "spans": 0.5, "evidence": 0}
+    assert scores("<answer>Rome cat</answer>") == {"correct": 0, "format": 1, "spans": 0, "evidence": 0}
 
 
 def test_unmasking_shows_the_last_words_first() -> None:
     example = unmask_example(write_example(FACTS, [1, 0, 3, 2], [0, 3]), 1)
     assert example.prompt[0].content == "Fill in: Leo's city is _. Eva's friend is Leo. Ida's boss is Eva. Eva's pet is cat."
-    assert (example.reference, example.data["evidence"]) == ("Leo's city is Rome.", [1])
+    assert (example.reference, example.data["evidence"]) == ("Rome", [1])
 
 
 def test_masks_are_as_many_as_the_option_says() -> None:
@@ -45,5 +46,5 @@ def test_demonstrations_with_many_masks_are_seldom_whole() -> None:
         assert replay_episode(world, example, text).done
         right[count_masks(example) > 2].append(world.rewards["correct"].function(text, example) or 0.0)
     few, many = (sum(right[key]) / len(right[key]) for key in (False, True))
-    assert 0.7 < few < 0.9
-    assert 0.2 < many < 0.45
+    assert 0.45 < few < 0.7
+    assert 0.15 < many < 0.35

@@ -10,8 +10,8 @@ all numbers of masks are drawn from the beginning.
 
 Masking up to four salient spans was read in the authors' code, stages and reward in the abstract: weights, threshold and window are ours. The items
 of a stage are made from the world's own examples by showing the masked words beyond the first k, so each stands in the data once for every k. The
-world ``paragraphs`` masks words of its sentences, in place of entities that a model marks in an encyclopedia; its spans are single words, and the
-answer repeats their sentences.
+world ``paragraphs`` masks words of its sentences, in place of entities that a model marks in an encyclopedia; its spans are single words, each
+filled in by a turn of its own.
 """
 
 from typing import TYPE_CHECKING, Any
