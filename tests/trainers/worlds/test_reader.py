@@ -9,7 +9,7 @@ from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, replay_episode
 from trainers.worlds.reader import Reader, find_memory
 
-CHUNKS = ["Mia goes to Rome. Leo goes to Oslo.", "Mia goes to Lima. Eva goes to Rome."]
+CHUNKS = ["Mia Rome, Leo Oslo.", "Mia Lima, Eva Rome."]
 MOVES = [[["Mia", "Rome"], ["Leo", "Oslo"]], [["Mia", "Lima"], ["Eva", "Rome"]]]
 DATA = {"question": "Where is Mia?", "chunks": CHUNKS, "moves": MOVES, "target": "Mia", "needed": ["Mia", "Lima"], "late": False}
 EXAMPLE = Example([Message("user", f"Where is Mia? Part 1 of 2: {CHUNKS[0]}")], "Lima", DATA)
@@ -24,7 +24,7 @@ END = "<information>That is all.</information>"
         (f"<memory>Mia Rome</memory>{SECOND}<answer>Lima</answer>", (1, 0.5, 1, 1)),
         ("<answer>Rome</answer>", (0, 0, 0.5, 1)),
         (f"<memory>Leo</memory>{SECOND}<memory>Eva</memory>{END}<memory>Mia Lima</memory>{END}<answer>Lima</answer>", (1, 1, 1, 1)),
-        ("<memory>Mia</memory><information>Part 2 of 2: Mia goes to Oslo.</information><answer>Oslo</answer>", (0, 0, 0, 0)),
+        ("<memory>Mia</memory><information>Part 2 of 2: Mia Oslo.</information><answer>Oslo</answer>", (0, 0, 0, 0)),
         ("<recall>Mia</recall><information>nothing</information><answer>Rome</answer>", (0, 0, 0.5, 1)),
         (f"<memory>Mia <x> Lima</memory>{SECOND}", (0, 0, 0, 0)),
     ],
