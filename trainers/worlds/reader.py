@@ -1,9 +1,9 @@
 """A text that is read chunk by chunk with a memory of a few words: what is not kept has to be found again, and what has changed must be replaced.
 
 ``Where is Mia? Part 1 of 2: Mia Rome, Leo Oslo.`` wants ``<memory>Mia Rome</memory>``, gets ``<information>Part 2 of 2: Mia Lima, Eva Rome.
-</information>``, goes on with ``<memory>Mia Lima</memory>`` and ends with ``<answer>Lima</answer>``; the text is a log of who was seen where. With the
-option ``fold`` every chunk is asked in a context of its own that holds the question, the memory and nothing else: SUPO and Accordion-Thinking train
-such contexts. Looking for an old memory by its words is ReMemR1's; there the name of the person comes last (option ``late``).
+</information>``, goes on with ``<memory>Mia Lima</memory>`` and ends with ``<answer>Lima</answer>``; the text is a log of who was seen where.
+With the option ``fold`` every chunk is asked in a context of its own that holds the question and the memory alone: SUPO and Accordion-Thinking
+train such contexts. Looking for an old memory by its words is ReMemR1's; there the name of the person comes last (option ``late``).
 """
 
 import math
