@@ -27,4 +27,5 @@ CASE = Case(
     measure=measure,
     seeds=3,
     launch={"base": "dapo", "task": {"name": "paragraphs", "difficulty": "easy", "options": OPTIONS}, "training__max_completion_length": 144},
+    changed="the world: blanks are filled one by one, because neither arm learnt to copy several words into one answer",
 )
