@@ -51,6 +51,7 @@ class CoupledGRPO(MaskedBase):
             "No KL penalty; the authors weigh it with 0.01. The clip range is the run's; theirs is 0.5.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"advantages": "makes"}

@@ -80,6 +80,7 @@ class MedCritical(Method):
             "Beta and the learning rate are the run's; the authors use 0.3, 1e-5 and rank 8 adapters.",
         ),
         claim=("heldout/accuracy", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"data": "makes"}

@@ -82,6 +82,7 @@ class TAPOTool(Method):
             "The dual clip at 10 of the script, which acts on ratios above 10 alone, is left out.",
         ),
         claim=("tapo-tool/calls", "lower"),
+        parallel=False,
     )
     Config = Config
     roles = {"rewards": "maps", "advantages": "gates"}
