@@ -133,7 +133,7 @@ def list_cases(names: Sequence[str]) -> tuple[list[Case], dict[str, str]]:
             if trainer not in PARALLEL_TRAINERS:
                 refused[case.key] = f"{trainer} trains in one process"
             elif not entry["parallel"]:
-                refused[case.key] = "it needs the whole batch"
+                refused[case.key] = "its card says that it trains in one process"
             else:
                 cases.append(case)
     return cases, refused

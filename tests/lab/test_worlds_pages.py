@@ -4,10 +4,14 @@ import re
 from html import unescape
 from urllib.parse import urlencode
 
+import pytest
 from django.test import Client
 
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs.world_plays import LONGEST_TURN, list_worlds
+from trainers.catalog.entries import built_in_entries
+from trainers.contract import stacking
+from trainers.contract.spec import parse_spec
 from trainers.tasks.registry import WORLDS, get_task
 
 FIND = re.compile(r'name="text" value="([^"]*)"')
@@ -39,6 +43,23 @@ def test_training_in_a_world_starts_with_room_for_its_episodes(as_owner: Client)
     assert spec["task"]["name"] == "rooms"
     assert spec["training"]["max_completion_length"] == get_task("rooms").episode_tokens  # type: ignore[attr-defined]
     assert as_owner.get("/launch/world/?world=kb").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "trainer", "world", "options"),
+    [("search-r2", "grpo", "search", {}), ("hiersearch", "grpo", "two_corpora", {"agents": True}), ("acesearcher", "dpo", "planned_search", {})],
+)
+def test_adding_a_method_that_is_bound_to_a_world_brings_the_world(
+    as_owner: Client, method: str, trainer: str, world: str, options: dict[str, object]
+) -> None:
+    page = as_owner.get(f"/methods/{method}/")
+    url = next(url for _, url in page.context["adds"] if f"/{'world' if trainer == 'grpo' else trainer}/" in url)
+    form = as_owner.get(url).context["form"]
+    [spec] = form.specs()
+    assert (spec["task"]["name"], spec["task"].get("options", {})) == (world, options)
+    assert [one["name"] for one in spec["methods"]] == [method]
+    found = stacking.check_stack(parse_spec({**spec, "output": "unused"}), built_in_entries())
+    assert not [problem for problem in found.problems if problem.field.startswith("task")]
 
 
 def test_an_episode_is_played_to_its_reward(as_owner: Client) -> None:

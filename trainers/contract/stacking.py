@@ -126,7 +126,7 @@ def add_unmet_needs(where: str, entry: Entry, spec: RunSpec, verdict: Verdict) -
         message = f"{entry['name']} gives the members of a group prompts of their own, and the server is asked for one prompt a group"
         verdict.problems.append(Problem("training.generation", generation, message, f"use colocate or {TRANSFORMERS}"))
     if spec.resources.processes > 1 and not entry.get("parallel", True):
-        message = f"{entry['name']} needs the whole batch, of which each of several processes sees its share: they would not train what one does"
+        message = f"{entry['name']} has not been seen to train the same in several processes, each of which sees its share of the batch"
         verdict.problems.append(Problem("resources.processes", spec.resources.processes, message, "use 1, or remove the method"))
     if spec.resources.sharding != NO_SHARDING and (hook := next((hook for hook in WHOLE_WEIGHTS if hook in entry["hooks"]), "")):
         message = f"{entry['name']} works on whole weights ({hook}), of which each process keeps a share"

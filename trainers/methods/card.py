@@ -63,7 +63,7 @@ class Card:
     why. ``departures``: differences from the code or paper, a short sentence each; *as published* is shown only if there are none. ``claim``: the
     quantity that the method is meant to change and its direction, for ablations: ``("entropy", "higher")``. ``base``: the base method its paper
     builds on (the parent it is compared with). ``parallel``: whether several processes can train with it; not where it needs the whole batch, of
-    which each of several processes sees a share (``bench/ranks.py``).
+    which each of them sees a share, and not before ``bench/ranks.py`` has compared them with one.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from trainers.contract.spec import FINAL, SpecError, parse_spec
 Spec = dict[str, Any]
 CUSTOM = "custom"
 WORLD = "world"  # the recipe that trains in any world
+OPTIONS, SETTING = "task.options.", ("equals", "at least")  # requirements of methods that say what to set
+CONTEXT = 256  # tokens of the built-in policy's, which worlds are made for
 NAMED = ("policy", "teacher", "dataset")  # parts of a spec that hold names where a launched one has paths
 SHOWN_RUNS = 60  # newest runs offered as policies
 
@@ -48,16 +51,26 @@ def of_recipe(catalog: Catalog, name: str) -> Draft:
     return Draft(name, recipe["title"], recipe["summary"], stages, recipe["needs"])
 
 
-def of_world(catalog: Catalog, name: str) -> Draft:
-    """The recipe of worlds with this one as its task, and room for its longest episode. Raises CatalogError."""
+def of_world(catalog: Catalog, recipe: str, name: str, methods: Sequence[str] = ()) -> Draft:
+    """A recipe with this world as its task, the options of it that ``methods`` ask for, and room for its longest episode. Raises CatalogError."""
     world = next((task for task in catalog.tasks if task["name"] == name and "tools" in task), None)
     if world is None:
         raise CatalogError(f"there is no world {name}")
-    draft = of_recipe(catalog, WORLD)
-    title, spec = draft.stages[0]
-    training = {**spec["training"], "max_completion_length": world["episode_tokens"]}
-    spec = {**spec, "task": {**spec["task"], "name": name, "difficulty": next(iter(world["difficulties"]))}, "training": training}
-    return Draft(WORLD, draft.title, draft.summary, [(title, spec)], draft.needs)
+    task = {"name": name, "difficulty": next(iter(world["difficulties"])), "options": list_wanted_options(catalog, methods)}
+    draft = of_recipe(catalog, recipe)
+    stages = []
+    for title, spec in draft.stages:
+        wanted = {"max_completion_length": world["episode_tokens"], "max_length": CONTEXT}
+        room = {name: length for name, length in wanted.items() if name in spec["training"]}
+        stages.append((title, {**spec, "task": {**spec["task"], **task}, "training": {**spec["training"], **room}}))
+    return Draft(recipe, draft.title, draft.summary, stages, draft.needs)
+
+
+def list_wanted_options(catalog: Catalog, methods: Sequence[str]) -> Spec:
+    """The options of a world that methods of the catalogue require, or do better with."""
+    known = catalog.methods_by_name
+    needs = [need for name in methods if name in known for need in known[name]["requires"]]
+    return {need["field"].removeprefix(OPTIONS): need["value"] for need in needs if need["field"].startswith(OPTIONS) and need["holds"] in SETTING}
 
 
 def of_clone(catalog: Catalog, run: Run) -> Draft:

@@ -124,6 +124,7 @@ class AgenticProposing(Method):
             "The problems are not used to train a solver.",
         ),
         claim=("agentic-proposing/hard", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"rewards": "makes", "advantages": "makes"}

@@ -123,6 +123,7 @@ class GraphDancer(Method):
             "A batch's questions are drawn one by one by the mixture, without a question twice, instead of by a multinomial over buckets.",
             "The six keys are those of the code's first version, which its main runs used; a later one ranks by error rate and repeats.",
         ),
+        parallel=False,
     )
     Config = Config
     worlds = frozenset({"graph"})

@@ -88,6 +88,7 @@ class IntentRL(Method):
             "The simulated person is a dictionary behind the paper's gate, not a language model.",
             "An episode without a question of the policy's own earns 0.",
         ),
+        parallel=False,
     )
     Config = Config
     worlds = frozenset({"interview"})

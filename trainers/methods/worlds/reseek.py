@@ -76,6 +76,7 @@ class ReSeek(Method):
             "After a no nothing forces another query.",
         ),
         claim=("heldout/verdict", "higher"),
+        parallel=False,
     )
     Config = Config
     roles = {"rewards": "makes"}

@@ -74,6 +74,7 @@ class SearchR2(Method):
         departures=(
             "The refiner is a rule: a search is flawed when it finds no new evidence. The paper asks the policy, and trains those tokens too.",
         ),
+        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

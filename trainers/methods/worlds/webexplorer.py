@@ -114,6 +114,7 @@ class WebExplorer(Method):
             "The schedule of context and turns is left out: an episode has six turns.",
             "Clues are blurred and never deleted.",
         ),
+        parallel=False,
     )
     Config = Config
     worlds = frozenset({"entity_search"})

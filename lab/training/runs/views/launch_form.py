@@ -227,8 +227,8 @@ def draft_of(request: LabRequest, recipe: str, params: QueryDict) -> Draft:
             return drafts.of_saved(known, saved)
         if after is not None:
             return drafts.of_next_stage(known, recipe, after, params.get("checkpoint", ""))
-        if recipe == drafts.WORLD and (world := params.get("world")):
-            return drafts.of_world(known, world)
+        if world := params.get("world"):
+            return drafts.of_world(known, recipe, world, params.getlist("add"))
         return drafts.of_recipe(known, recipe)
     except CatalogError as error:
         raise Http404(str(error)) from None

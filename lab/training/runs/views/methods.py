@@ -12,6 +12,7 @@ from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.training.catalog import effects, methods
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
 from lab.training.runs import method_usage
+from lab.training.runs.drafts import WORLD
 from lab.training.runs.schema_form import build_schema_fields
 from trainers.contract.stacking import DEFAULT_BASES
 
@@ -73,8 +74,8 @@ def list_method_additions(known: Catalog, method: methods.Method) -> list[tuple[
     recipes = {recipe["name"]: recipe["title"] for recipe in known.recipes}
     additions = []
     for trainer in method.trainers:
-        recipe = RECIPES.get(trainer, "")
+        recipe = WORLD if method.worlds and trainer == "grpo" else RECIPES.get(trainer, "")
         if recipe in recipes:
-            query = urlencode({"add": method.name})
+            query = urlencode({**({"world": method.worlds[0]} if method.worlds else {}), "add": method.name})
             additions.append((recipes[recipe], f"{reverse('launch-recipe', args=[recipe])}?{query}#composer-0"))
     return additions
