@@ -34,7 +34,7 @@ from trainers.worlds.list_programs import (
 from trainers.worlds.tool_use import write_answer, write_call, write_information
 
 SHOWN, HIDDEN = 2, 3  # tests of a program
-EASY = ["reverse", "sort", "head", "last", "tail", "init"]
+EASY = ["head", "last", "tail", "init"]  # told apart by how long the result is, and then by which end it is of
 LEVELS = {"easy": (EASY, 1), "medium": ([*OPERATIONS], 1), "hard": ([*OPERATIONS], 2)}  # operations to choose from, and how many
 FUNCTION = "f"
 
@@ -46,7 +46,7 @@ class ProgramsConfig(BaseModel):
         "lists", title="Language", description="Twenty operations on lists for the built-in policy, or Python, run in the sandbox."
     )
     write: Literal["code", "documentation"] = Field("code", title="Writes", description="A program, or the words that document one.")
-    documented: float = Field(0.5, ge=0, le=1, title="From words", description="Share of prompts that tell in words what the program does.")
+    documented: float = Field(0.25, ge=0, le=1, title="From words", description="Share of prompts that tell in words what the program does.")
     swapped: float = Field(0.0, ge=0, le=1, title="Swapped tests", description="Share of prompts whose two tests have each other's results.")
 
     @field_validator("language")
@@ -67,10 +67,10 @@ class Programs(World):
     summary = "Write a small program from examples or from words; it is run on tests, and can be corrected twice."
     Config = ProgramsConfig
     config: ProgramsConfig
-    difficulties = {"easy": "One of 6 operations.", "medium": "One of 20 operations.", "hard": "Two of 20 operations."}
+    difficulties = {"easy": "One of 4 operations, on either end of a list.", "medium": "One of 20 operations.", "hard": "Two of 20 operations."}
     demonstrations = (
-        "Of mixed quality by design, so that reinforcement has strategies to choose between: 45 % are right at once, 25 % correct a wrong program,"
-        " 30 % try wrong ones, often the same one again."
+        "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % are right at once, 25 % correct a wrong program,"
+        " 35 % try programs at random, often the same one again."
     )
     tools = (Tool("code", "Runs a program on the tests that are shown: names of operations, some followed by a digit."),)
     max_turns = 3
@@ -191,10 +191,10 @@ class Programs(World):
         kind, way = rng.random(), self.way(example, self.begin(example))
         if self.config.write == "documentation":
             return self.tell_turns(example, way if kind < 0.6 else [write_answer(write_document(draw_program(rng, names, count)))])
-        if kind < 0.45:
+        if kind < 0.4:
             return self.tell_turns(example, way)
         wrong = [self.write_code(draw_program(rng, names, count)) for _ in range(2)]
-        calls = [wrong[0], *way, *way] if kind < 0.7 else [wrong[0], rng.choice(wrong), wrong[1]]
+        calls = [wrong[0], *way, *way] if kind < 0.65 else [wrong[0], rng.choice(wrong), wrong[1]]
         state, said = self.begin(example), list[str]()
         while not state["over"]:
             said.append(calls[len(said)])

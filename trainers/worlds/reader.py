@@ -1,9 +1,10 @@
 """A text that is read chunk by chunk with a memory of a few words: what is not kept has to be found again, and what has changed must be replaced.
 
-``Where is Mia? Part 1 of 2: Mia Rome, Leo Oslo.`` wants ``<memory>Mia Rome</memory>``, gets ``<information>Part 2 of 2: Mia Lima, Eva Rome.
-</information>``, goes on with ``<memory>Mia Lima</memory>`` and ends with ``<answer>Lima</answer>``; the text is a log of who was seen where.
+``What is Mia's city in the end? Part 1 of 2: The city is Rome. The food is soup.`` wants ``<memory>city Rome</memory>``, gets
+``<information>Part 2 of 2: The pet is owl. The city is Lima.</information>``, goes on with ``<memory>city Lima</memory>`` and ends with
+``<answer>Lima</answer>``.
 With the option ``fold`` every chunk is asked in a context of its own that holds the question and the memory alone: SUPO and Accordion-Thinking
-train such contexts. Looking for an old memory by its words is ReMemR1's; there the name of the person comes last (option ``late``).
+train such contexts. Looking for an old memory by its words is ReMemR1's; there what is asked comes last (option ``late``).
 """
 
 import math
@@ -19,9 +20,9 @@ from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
-CITIES = ATTRIBUTES["city"]
+TOPICS = list(ATTRIBUTES)
 CHUNKS = {"easy": 2, "medium": 3, "hard": 3}
-MOVES = 2  # of different people in a chunk
+LINES = 2  # of a chunk, on different topics
 END, NOTHING = "That is all.", "nothing"
 
 
@@ -29,14 +30,14 @@ class ReaderConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     chunks: int = Field(0, ge=0, le=5, title="Chunks", description="Parts of the text; 0 = as many as the difficulty says.")
-    people: int = Field(4, ge=2, le=6, title="People", description="Who the text is about.")
+    topics: int = Field(4, ge=LINES, le=len(TOPICS), title="Topics", description="What the text is about.")
     words: int = Field(6, ge=2, le=12, title="Memory", description="Words that the memory holds; what is written beyond them is cut.")
     late: float = Field(
         0.0,
         ge=0,
         le=1,
-        title="Late name",
-        description="Share of texts that say whom the question means at the end alone: only old memories help then.",
+        title="Late topic",
+        description="Share of texts that say what the question means at the end alone: only old memories help then.",
     )
     fold: bool = Field(
         False,
@@ -52,9 +53,9 @@ class Reader(ToolWorld):
     Config = ReaderConfig
     config: ReaderConfig
     difficulties = {
-        "easy": "Two chunks, and where somebody is in the end.",
+        "easy": "Two chunks.",
         "medium": "Three chunks.",
-        "hard": "Three chunks, and the text says who the person is that the question means.",
+        "hard": "Three chunks, and the text says what it is that the question means.",
     }
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % keep what the question needs and answer at the end,"
@@ -81,22 +82,21 @@ class Reader(ToolWorld):
         )
 
     def example(self, rng: random.Random, difficulty: str) -> Example:
-        people, count = PEOPLE[: self.config.people], self.config.chunks or CHUNKS[difficulty]
-        late = rng.random() < self.config.late
+        topics, count = TOPICS[: self.config.topics], self.config.chunks or CHUNKS[difficulty]
+        late, who = rng.random() < self.config.late, rng.choice(PEOPLE[:6])
         while True:
-            moves = [[[who, rng.choice(CITIES)] for who in rng.sample(people, MOVES)] for _ in range(count)]
-            who, friend = rng.sample(people, 2)
-            target = friend if late or difficulty == "hard" else who
-            places = [city for chunk in moves for one, city in chunk if one == target]
-            if places:
+            lines = [[[topic, rng.choice(ATTRIBUTES[topic])] for topic in rng.sample(topics, LINES)] for _ in range(count)]
+            target = rng.choice(topics)
+            values = [value for chunk in lines for topic, value in chunk if topic == target]
+            if values:
                 break
-        chunks = [", ".join(f"{one} {city}" for one, city in chunk) + "." for chunk in moves]
-        if target == friend:
-            link = f"The friend is {friend}."
+        chunks = [" ".join(f"The {topic} is {value}." for topic, value in chunk) for chunk in lines]
+        question, link = f"What is {who}'s {target} in the end?", f"It is about the {target}."
+        if late or difficulty == "hard":
+            question = f"What is it of {who} in the end?"
             chunks = [*chunks[:-1], f"{chunks[-1]} {link}"] if late else [f"{link} {chunks[0]}", *chunks[1:]]
-        question = "Where is the friend?" if target == friend else f"Where is {who}?"
-        data = {"question": question, "chunks": chunks, "moves": moves, "target": target, "needed": [target, places[-1]], "late": late}
-        return Example([Message("user", f"{question} {write_part(chunks, 0)}")], places[-1], data)
+        data = {"question": question, "chunks": chunks, "lines": lines, "target": target, "needed": [target, values[-1]], "late": late}
+        return Example([Message("user", f"{question} {write_part(chunks, 0)}")], values[-1], data)
 
     def begin_calls(self, example: Example) -> State:
         return {"read": 1, "memory": "", "memories": [], "recalled": "", "calls": 0}
@@ -144,7 +144,7 @@ class Reader(ToolWorld):
         }
 
     def way(self, example: Example, state: State) -> list[str]:
-        """Keeps where the person of the question is, or all of the chunk where nobody can know yet who that is; recalls what it has let go."""
+        """Keeps what is asked, or all of the chunk where nobody can know yet what that is; recalls what it has let go."""
         self.check_open(state)
         count = len(example.data["chunks"])
         calls = [write_call("memory", self.write_note(example, number)) for number in range(state["read"] - 1, count)]
@@ -159,20 +159,20 @@ class Reader(ToolWorld):
         """What is worth keeping once chunk ``number`` (from 0) has been read."""
         data = example.data
         if data["late"]:
-            return " ".join(word for move in data["moves"][number] for word in move)
-        places = [city for chunk in data["moves"][: number + 1] for who, city in chunk if who == data["target"]]
-        return f"{data['target']} {places[-1]}" if places else data["target"]
+            return " ".join(word for line in data["lines"][number] for word in line)
+        values = [value for chunk in data["lines"][: number + 1] for topic, value in chunk if topic == data["target"]]
+        return f"{data['target']} {values[-1]}" if values else data["target"]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         data, kind = example.data, rng.random()
         if kind < 0.4:
             return self.tell_turns(example, self.way(example, self.begin(example)))
         if kind < 0.7:
-            first = [city for who, city in data["moves"][0] if who == data["target"]] or [data["moves"][0][0][1]]
+            first = [value for topic, value in data["lines"][0] if topic == data["target"]] or [rng.choice(ATTRIBUTES[data["target"]])]
             return self.tell_turns(example, [write_call("memory", self.write_note(example, 0)), write_answer(first[0])])
-        moves = [rng.choice(chunk) for chunk in data["moves"]]
-        calls = [write_call("memory", " ".join(move)) for move in moves]
-        return self.tell_turns(example, [*calls, write_answer(rng.choice(moves)[1])])
+        kept = [rng.choice(chunk) for chunk in data["lines"]]
+        calls = [write_call("memory", " ".join(line)) for line in kept]
+        return self.tell_turns(example, [*calls, write_answer(rng.choice(kept)[1])])
 
 
 def write_part(chunks: Sequence[str], number: int) -> str:
