@@ -166,11 +166,11 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     taken: list[torch.Tensor] = []
     export = policies.export_policy
 
-    def take_and_export(model: Any, tokenizer: Any, folder: Path, base: Path | None = None) -> None:
+    def take_and_export(model: Any, tokenizer: Any, folder: Path, base: Path | None = None, weights: Any = None) -> None:
         model.eval()
         with torch.no_grad():
             taken.append(model(input_ids=IDS).logits)
-        export(model, tokenizer, folder, base)
+        export(model, tokenizer, folder, base, weights)
 
     monkeypatch.setattr(policies, "export_policy", take_and_export)
     return taken

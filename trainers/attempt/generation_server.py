@@ -41,6 +41,7 @@ PHASE = "starting vLLM"
 START_SECONDS = 1800.0  # reading the weights of a large model, compiling kernels, capturing graphs
 ANSWER_SECONDS = 1800.0  # a server that says nothing for so long is given up: TRL itself would wait for ever
 END_SECONDS = 20.0
+LAST_LINES_SECONDS = 2.0
 CONNECTIONS = 64  # kept open, as many as TRL's client asks at once
 TOLD_LINES = 20  # of its log, when it has ended
 # The server dies with the trainer, however that ends: prctl's PR_SET_PDEATHSIG stays across exec.
@@ -114,7 +115,8 @@ class GenerationServer:
             errors="replace",
             start_new_session=True,  # so that the processes it starts end with it
         )
-        threading.Thread(target=self.forward_log, name="vllm-log", daemon=True).start()
+        self.log_reader = threading.Thread(target=self.forward_log, name="vllm-log", daemon=True)
+        self.log_reader.start()
 
     def forward_log(self) -> None:
         """What it prints goes into the run's log."""
@@ -153,6 +155,7 @@ class GenerationServer:
         code = self.process.poll() if self.process is not None else None
         if code is not None:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            self.log_reader.join(LAST_LINES_SECONDS)  # what it printed last may still be in the pipe
             raise ConnectionError(f"the vLLM server {how}{self.tell_last_lines()}")
 
     def tell_last_lines(self) -> str:
