@@ -46,7 +46,7 @@ class ProgramsConfig(BaseModel):
         "lists", title="Language", description="Twenty operations on lists for the built-in policy, or Python, run in the sandbox."
     )
     write: Literal["code", "documentation"] = Field("code", title="Writes", description="A program, or the words that document one.")
-    documented: float = Field(0.25, ge=0, le=1, title="From words", description="Share of prompts that tell in words what the program does.")
+    documented: float = Field(0.5, ge=0, le=1, title="From words", description="Share of prompts that tell in words what the program does.")
     swapped: float = Field(0.0, ge=0, le=1, title="Swapped tests", description="Share of prompts whose two tests have each other's results.")
 
     @field_validator("language")
@@ -82,7 +82,7 @@ class Programs(World):
             {
                 "correct": ("1 when the last program passes every test, hidden ones included. Words: when they tell a program that does.", 1.0),
                 "passed": ("Share of all tests that the last program passes.", 0.0),
-                "first": ("1 when the first program passes every test.", 0.0),
+                "first": ("1 when the first program passes every test.", 0.5),
                 "format": ("1 when every turn is one program, or the one answer documentation.", 0.0),
             },
         )
