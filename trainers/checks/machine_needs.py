@@ -11,7 +11,7 @@ from trainers.contract.problems import Problem
 from trainers.contract.spec import NO_SHARDING, RunSpec
 
 # accelerate leaves FSDP out on CPUs without a word. Tests of sharding set this, and it takes the CPUs for accelerators that it knows nothing about.
-SHARD_ON_CPU = "LAB_TEST_SHARD_ON_CPU"
+SHARD_ON_CPU = "TEST_SHARD_ON_CPU"
 
 
 def find_machine_problems(spec: RunSpec, machine: Machine) -> Iterator[Problem]:
