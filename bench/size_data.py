@@ -11,10 +11,10 @@ from bench.trajectory_data import MARKERS, Texts
 SPREAD = 0.6  # of the lengths' logarithms
 COPY_ROLLOUTS = """
 INSERT INTO trajectories_rollout (id, run_id, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at, reward,
-    advantage, mean_entropy, max_entropy, phase, finish_reason, filtered, turns, rewards, contributions, shaped, completion)
+    advantage, mean_entropy, max_entropy, phase, finish_reason, filtered, turns, nodes, rewards, contributions, shaped, completion)
 SELECT id + %(shift)s, %(run)s, prompt_id, attempt, step, group_index, sample, length, superseded, spool_end, created_at,
-    reward + 0.01 * random(), advantage + 0.01 * random(), mean_entropy, max_entropy, phase, finish_reason, filtered, turns, rewards, contributions,
-    shaped, completion
+    reward + 0.01 * random(), advantage + 0.01 * random(), mean_entropy, max_entropy, phase, finish_reason, filtered, turns, nodes, rewards,
+    contributions, shaped, completion
 FROM trajectories_rollout WHERE run_id = %(source)s ORDER BY id
 """
 COPY_TOKENS = """

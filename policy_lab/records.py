@@ -143,6 +143,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     completion: str
     turns: list[Turn]
+    nodes: list[dict[str, Any]]
     reward: float | None
     rewards: dict[str, Any]
     advantage: float | None
