@@ -25,8 +25,8 @@ RUNS, STEPS, GROUPS, SAMPLES = 6, 40, 8, 8
 
 # Copies of a run's rollouts over many steps: the same columns as the ingest's, in a hundredth of its time.
 COPIES = """
-INSERT INTO trajectories_rollout (run_id, prompt_id, attempt, step, phase, group_index, sample, completion, turns, nodes, rewards, reward, contributions,
-    shaped, advantage, length, mean_entropy, max_entropy, finish_reason, filtered, superseded, spool_end, created_at)
+INSERT INTO trajectories_rollout (run_id, prompt_id, attempt, step, phase, group_index, sample, completion, turns, nodes, rewards, reward,
+    contributions, shaped, advantage, length, mean_entropy, max_entropy, finish_reason, filtered, superseded, spool_end, created_at)
 SELECT %s, prompt_id, 1, s, 'train', g, m, repeat('common text of a completion ', 20) || CASE WHEN s %% 20 = 0 AND m = 0 THEN ' rare' ELSE '' END,
     '[]', '[]', '{}', random(), '{}', '{}', random(), 10 + m, random(), random(), 'stop', '', false, 0, now()
 FROM trajectories_rollout, generate_series(1, %s) AS s, generate_series(0, %s) AS g, generate_series(0, %s) AS m
