@@ -4,6 +4,7 @@ from typing import Any
 
 from bench.effect_cases import Quantity, tiny
 from bench.equal_tokens import values_at_equal_tokens
+from bench.policy_tokens import trace_heldout
 from bench.worlds import read_recipe
 from trainers.tasks.registry import get_task
 from trainers.worlds.base import World
@@ -49,14 +50,6 @@ def count_per_text(made: tiny.Trained, words: str, last: int = LAST) -> float:
     return sum(text.count(words) for text in texts) / len(texts)
 
 
-def written_curve(made: tiny.Trained) -> list[tuple[float, float]]:
-    """Held-out accuracy by the tokens that the policy wrote until then, the world's left out."""
-    written = dict[int, float]()
-    for rollout in made.rollouts:
-        written[rollout["step"]] = written.get(rollout["step"], 0.0) + rollout["length"]
-    return [(sum(count for at, count in written.items() if at <= step), values["heldout/accuracy"]) for step, values in sorted(made.heldout.items())]
-
-
 def compare_at_written_tokens(own: tiny.Trained, parent: tiny.Trained) -> tuple[float, float]:
     """Held-out accuracy of both after as many tokens written by the policy."""
-    return values_at_equal_tokens(written_curve(own), written_curve(parent))
+    return values_at_equal_tokens(*(trace_heldout(made, "heldout/accuracy") for made in (own, parent)))

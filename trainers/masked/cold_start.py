@@ -19,7 +19,7 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.contract.events import COLD_START
 from trainers.contract.hyperparameters import SFT
-from trainers.masked.corruption import confidence_loss, corrupt, token_loss
+from trainers.masked.corruption import confidence_loss, corrupt_tokens, token_loss
 from trainers.masked.model import MaskedLlama, MaskedLlamaConfig
 from trainers.policies import tiny
 from trainers.tasks.base import Task
@@ -118,7 +118,7 @@ def train_masked_policy(model: MaskedLlama, pairs: Sequence[Pair], how: SFT, rep
 def compute_restoring_loss(model: MaskedLlama, ids: Tensor, there: Tensor, writable: Tensor, generator: torch.Generator) -> Tensor:
     """Scalar: cross-entropy on masked and wrong tokens at random times, and the confidence's loss."""
     shares = torch.rand(len(ids), generator=generator).clamp(min=SHORTEST)
-    made = corrupt(ids, writable, shares, WRONG, model.mask_id, generator)
+    made = corrupt_tokens(ids, writable, shares, WRONG, model.mask_id, generator)
     output = model(input_ids=made.ids, attention_mask=there, with_confidence=True)
     assert output.confidence is not None
     return token_loss(output.logits, ids, made) + confidence_loss(output.confidence, output.logits, ids, writable, made)

@@ -24,7 +24,7 @@ def count_corrupted(share: float, rate: float, length: int) -> tuple[int, int]:
     return masked, max(0, min(wrong, masked - 1, length - masked))
 
 
-def corrupt(ids: Tensor, writable: Tensor, shares: Tensor, rate: float, mask_id: int, generator: torch.Generator) -> Corrupted:
+def corrupt_tokens(ids: Tensor, writable: Tensor, shares: Tensor, rate: float, mask_id: int, generator: torch.Generator) -> Corrupted:
     """(B, S) clean ids, (B, S) bool where tokens may change, (B,) times in (0, 1] -> the corrupted text.
 
     Wrong tokens are other tokens of the same batch's writable positions, so that they are plausible at least as words.

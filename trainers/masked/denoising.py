@@ -40,7 +40,7 @@ class Denoised:
 
 
 @torch.no_grad()
-def denoise(model: Any, ids: Tensor, there: Tensor, writable: Tensor, how: Denoising) -> Denoised:
+def denoise_tokens(model: Any, ids: Tensor, there: Tensor, writable: Tensor, how: Denoising) -> Denoised:
     """(B, S) ids with mask tokens, (B, S) 1 = there, (B, S) bool -> the written text."""
     was_training = model.training
     model.eval()

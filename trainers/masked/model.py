@@ -2,7 +2,7 @@
 
 Logits at a position are about the token at that position. The mask token is the padding token, which the attention mask tells apart from padding.
 Importing this module makes transformers know the class, so that its folders load and save like those of any policy. ``generate`` writes by
-unmasking, with the signature that samplers and TRL call; ``denoise`` (``denoising.py``) is what it does.
+unmasking, with the signature that samplers and TRL call; ``denoise_tokens`` (``denoising.py``) is what it does.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Lla
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.models.llama.modeling_llama import LlamaPreTrainedModel
 
-from trainers.masked.denoising import Denoising, denoise
+from trainers.masked.denoising import Denoising, denoise_tokens
 
 
 class MaskedLlamaConfig(LlamaConfig):  # type: ignore[misc]
@@ -93,7 +93,7 @@ class MaskedLlama(LlamaPreTrainedModel):  # type: ignore[misc]
         writable[:, width:] = True
         steps = min(self.config.diffusion_steps, settings.max_new_tokens)
         how = Denoising(steps, temperature or 0.0, self.config.remasks, keeps_scores=bool(logits_processor))
-        made = denoise(self, ids, there, writable, how)
+        made = denoise_tokens(self, ids, there, writable, how)
         ids = cut_after_end(made.ids, width, settings.eos_token_id, self.mask_id)
         if logits_processor and made.scores is not None:
             for place in range(width, ids.shape[1]):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainers.masked.corruption import Corrupted, confidence_loss, corrupt, count_corrupted, token_loss
+from trainers.masked.corruption import Corrupted, confidence_loss, corrupt_tokens, count_corrupted, token_loss
 
 
 def test_the_worked_example_of_remedi():
@@ -27,7 +27,7 @@ def test_only_writable_tokens_change_and_each_in_one_way(seed):
     writable = torch.zeros(4, 12, dtype=torch.bool)
     writable[:, 3:] = True
     shares = torch.rand(4, generator=random).clamp(min=0.05)
-    made = corrupt(ids, writable, shares, 0.3, 0, random)
+    made = corrupt_tokens(ids, writable, shares, 0.3, 0, random)
     assert not (made.masked & made.wrong).any()
     assert not ((made.masked | made.wrong) & ~writable).any()
     assert torch.equal(made.ids == 0, made.masked)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessorList
 
-from trainers.masked.denoising import Denoising, denoise
+from trainers.masked.denoising import Denoising, denoise_tokens
 from trainers.masked.likelihood import order_logprob
 from trainers.masked.model import MaskedLlama, MaskedLlamaConfig, cut_after_end
 from trainers.policies.sampling import TokenStatistics
@@ -89,7 +89,7 @@ def start(rows=3, length=7):
 @pytest.mark.parametrize("remasks", [False, True])
 def test_after_each_step_as_many_positions_are_written_as_the_schedule_says(model, remasks):
     ids, there, writable = start()
-    made = denoise(model, ids, there, writable, Denoising(3, 1.0, remasks, generator=torch.Generator().manual_seed(0)))
+    made = denoise_tokens(model, ids, there, writable, Denoising(3, 1.0, remasks, generator=torch.Generator().manual_seed(0)))
     assert [int((state[0, 4:] != PAD).sum()) for state in made.history] == [3, 5, 7]
     assert torch.equal(made.ids[:, :4], ids[:, :4])
     if not remasks:
@@ -102,7 +102,7 @@ def test_rows_of_different_lengths_are_all_filled(model):
     ids, there, writable = start(rows=2)
     writable[1, 8:] = False
     ids[1, 8:], there[1, 8:] = PAD, 0
-    made = denoise(model, ids, there, writable, Denoising(4, 0.0))
+    made = denoise_tokens(model, ids, there, writable, Denoising(4, 0.0))
     assert ((made.ids != PAD) | ~writable).all()
     assert (made.ids[1, 8:] == PAD).all()
 
@@ -126,16 +126,16 @@ def test_a_position_that_became_doubtful_is_taken_back(model):
             return output
 
     ids, there, writable = start(rows=1, length=4)
-    made = denoise(Doubting(), ids, there, writable, Denoising(2, 0.0, True))
+    made = denoise_tokens(Doubting(), ids, there, writable, Denoising(2, 0.0, True))
     assert (made.history[0][0, 4:] != PAD).tolist() == [True, True, False, False]
     assert (made.ids[0, 4:] != PAD).all()
-    three = denoise(Doubting(), ids, there, writable, Denoising(3, 0.0, True))
+    three = denoise_tokens(Doubting(), ids, there, writable, Denoising(3, 0.0, True))
     assert three.remasked.item() == 1
 
 
 def test_the_log_probability_of_a_trajectory_is_that_of_its_orders_and_tokens(model):
     ids, there, writable = start(rows=2, length=3)
-    made = denoise(model, ids, there, writable, Denoising(1, 1.0, True, True, torch.Generator().manual_seed(3)))
+    made = denoise_tokens(model, ids, there, writable, Denoising(1, 1.0, True, True, torch.Generator().manual_seed(3)))
     output = model(ids, there, with_confidence=True)
     logits = output.logits.clone()
     logits[..., PAD] = -torch.inf

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trainers.contract.problems import SpecError
 from trainers.maths.advantages import z_score
 from trainers.methods.context import RunContext
-from trainers.methods.prompts.cpmobius import Config, CPMobius, average_nonzero, reinforce, reward_majority, weigh_answers
+from trainers.methods.prompts.cpmobius import Config, CPMobius, average_nonzero, compute_coach_loss, reward_majority, weigh_answers
 from trainers.methods.session import Session
 from trainers.policies.sampling import Completion
 from trainers.worlds.problems import Problems
@@ -56,8 +56,8 @@ def test_the_coachs_gradient_is_reinforce_with_a_penalty():
     reference, mask = torch.tensor([[-1.0, -2.0], [-0.5, 0.0]], dtype=torch.float64), torch.tensor([[1.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
     logprobs = (reference + 0.1).clone().requires_grad_(True)
     rewards = torch.tensor([2.0, -1.0], dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda values: reinforce(values, reference, mask, rewards, 0.5), logprobs)
-    reinforce(logprobs, reference, mask, rewards, 0.0).backward()
+    assert torch.autograd.gradcheck(lambda values: compute_coach_loss(values, reference, mask, rewards, 0.5), logprobs)
+    compute_coach_loss(logprobs, reference, mask, rewards, 0.0).backward()
     assert torch.allclose(logprobs.grad, torch.tensor([[-2.0, -2.0], [1.0, 0.0]], dtype=torch.float64) / 3)
 
 

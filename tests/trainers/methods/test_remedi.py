@@ -10,7 +10,7 @@ from tests.trainers.masked.test_scoring import END, PAD, build_model
 from tests.trainers.methods.batches import loss_batch
 from trainers.attempt import train
 from trainers.contract.events import Metrics, Rollout
-from trainers.masked.denoising import Denoising, denoise, score_trajectory
+from trainers.masked.denoising import Denoising, denoise_tokens, score_trajectory
 from trainers.masked.likelihood import weigh_single_mask
 from trainers.methods.bases.remedi import RemeDi
 from trainers.policies.loading import load_model
@@ -24,7 +24,7 @@ def write(rows=4, steps=3, seed=0, temperature=1.0):
     writable[:, 3:] = True
     there = torch.ones_like(ids)
     how = Denoising(steps, temperature, True, True, torch.Generator().manual_seed(seed))
-    return model, ids, there, writable, denoise(model, ids, there, writable, how)
+    return model, ids, there, writable, denoise_tokens(model, ids, there, writable, how)
 
 
 @pytest.mark.parametrize(("steps", "temperature"), [(1, 1.0), (3, 1.0), (6, 0.7)])

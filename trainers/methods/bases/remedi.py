@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.masked.denoising import Denoised, Denoising, denoise, score_trajectory
+from trainers.masked.denoising import Denoised, Denoising, denoise_tokens, score_trajectory
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.masked_base import MaskedBase
 from trainers.policies.sampling import Completion
@@ -69,7 +69,7 @@ class RemeDi(MaskedBase):
         writable[:, longest:] = True
         generator = torch.Generator(device=device).manual_seed(session.rng.randrange(2**31)) if device.type == "cpu" else None
         how = Denoising(min(self.config.diffusion_steps, width), session.temperature, remasks=True, draws_order=True, generator=generator)
-        self.written: tuple[Tensor, Tensor, Tensor, Denoised] = (ids, there, writable, denoise(model, ids, there, writable, how))
+        self.written: tuple[Tensor, Tensor, Tensor, Denoised] = (ids, there, writable, denoise_tokens(model, ids, there, writable, how))
         self.log("remasked", self.written[3].remasked.float().mean())
         return [self.complete(prompt, row, end) for prompt, row in zip(prompts, self.written[3].ids[:, longest:].tolist(), strict=True)]
 

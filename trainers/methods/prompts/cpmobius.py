@@ -79,7 +79,7 @@ def average_nonzero(values: Tensor) -> float | None:
     return mean if abs(mean) > NOTHING else None
 
 
-def reinforce(logprobs: Tensor, reference: Tensor, mask: Tensor, rewards: Tensor, kl: float) -> Tensor:
+def compute_coach_loss(logprobs: Tensor, reference: Tensor, mask: Tensor, rewards: Tensor, kl: float) -> Tensor:
     """(B, T) of the coach and its reference, (B, T), (B,) -> scalar to minimise: -R log pi + kl k3, averaged over tokens."""
     ratio = reference - logprobs
     values = -rewards[:, None] * logprobs + kl * (torch.expm1(ratio) - ratio)
@@ -256,7 +256,7 @@ class CPMobius(Method):
             own[row, : len(one.mask)] = torch.tensor(one.mask, dtype=own.dtype, device=own.device)
         rewards = own.new_tensor([-1.0 if one.worth is None else gain * one.worth for one in self.written])
         self.log("coach_reward", rewards.mean())
-        torch.autograd.backward(reinforce(logprobs, reference, there * own, rewards, self.config.kl))
+        torch.autograd.backward(compute_coach_loss(logprobs, reference, there * own, rewards, self.config.kl))
         torch.nn.utils.clip_grad_norm_(self.coach.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
