@@ -177,8 +177,12 @@ class Trackio:
 class Aim:
     def __init__(self, folder: Path) -> None:
         import aim
+        from aim.sdk.index_manager import RepoIndexManager
 
         self.repo = aim.Repo(str(folder))
+        manager = RepoIndexManager.get_index_manager(self.repo)
+        for run in self.repo.list_all_runs():
+            manager.index(run)  # what the process of ``aim up`` does beside the runs: queries find nothing before
 
     def list_runs(self) -> list[str]:
         found = self.repo.query_metrics("metric.name == 'rollout_reward'", report_mode=0)
@@ -209,7 +213,7 @@ class Aim:
         return steps.tolist(), values.tolist()
 
     def read_texts(self, run: str, name: str, steps: set[int] | None, most: int | None) -> list[tuple[int, list[str]]]:
-        sequence = next(iter(self.repo.query_texts(f"run.name == '{run}' and text.name == '{name}'", report_mode=0)))
+        sequence = next(iter(self.repo.query_texts(f"run.name == '{run}' and texts.name == '{name}'", report_mode=0)))
         data = sequence.data.view("val")
         if most is not None:
             data = data.range(0, most + 1)
