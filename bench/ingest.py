@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +160,10 @@ def write_to_peer(name: str, spool: Path) -> dict[str, Any]:
     return told
 
 
-def make_events(rollouts: int, seed: int) -> list[bytes]:
-    """The spool's lines: random words and random arrays; no prompt is that of another seed."""
+def make_events(
+    rollouts: int, seed: int, change: Callable[[Any], Any] = lambda rollout: rollout, characters: int = CHARACTERS, tokens: int = TOKENS
+) -> list[bytes]:
+    """The spool's lines: random words and random arrays; no prompt is that of another seed. ``change``: what becomes of each rollout's event."""
     import numpy as np
 
     from trainers.contract import arrays, spool
@@ -178,15 +180,15 @@ def make_events(rollouts: int, seed: int) -> list[bytes]:
         step, member = divmod(index, STEP)
         if member % GROUP == 0:
             prompt = [Message("system", "Think, then answer."), Message("user", text(300))]
-        lengths = numbers.multinomial(CHARACTERS, np.full(TOKENS, 1 / TOKENS))
+        lengths = numbers.multinomial(characters, np.full(tokens, 1 / tokens))
         event = Rollout(
             attempt=1, time=1.7e9 + step, step=step + 1, phase="train", group=member // GROUP, sample=member % GROUP, prompt=prompt,
-            completion=text(CHARACTERS).ljust(CHARACTERS, "."), rewards={"correct": rng.random(), "format": 1.0, "brevity": 0.5}, reward=rng.random(),
-            finish_reason="stop", reference="42", advantage=rng.gauss(0, 1), length=TOKENS, mean_entropy=rng.random(), max_entropy=2.5,
-            ids=arrays.pack_ids(numbers.integers(0, VOCABULARY, TOKENS)), lengths=arrays.pack_array(lengths, "H"),
-            logprobs=arrays.pack_array(-numbers.exponential(0.5, TOKENS), "e"), entropies=arrays.pack_array(numbers.exponential(0.5, TOKENS), "e"),
+            completion=text(characters).ljust(characters, "."), rewards={"correct": rng.random(), "format": 1.0, "brevity": 0.5}, reward=rng.random(),
+            finish_reason="stop", reference="42", advantage=rng.gauss(0, 1), length=tokens, mean_entropy=rng.random(), max_entropy=2.5,
+            ids=arrays.pack_ids(numbers.integers(0, VOCABULARY, tokens)), lengths=arrays.pack_array(lengths, "H"),
+            logprobs=arrays.pack_array(-numbers.exponential(0.5, tokens), "e"), entropies=arrays.pack_array(numbers.exponential(0.5, tokens), "e"),
         )  # fmt: skip
-        lines.append(spool.encoder.encode(event) + b"\n")
+        lines.append(spool.encoder.encode(change(event)) + b"\n")
         if member == STEP - 1:
             values = {f"metric/{name}": rng.random() for name in range(METRICS)}
             lines.append(spool.encoder.encode(Metrics(attempt=1, time=1.7e9 + step, step=step + 1, values=values, tokens=step)) + b"\n")
