@@ -60,10 +60,12 @@ def make_spec(folder: Path, trainer: str = "grpo", **overrides: Any) -> RunSpec:
         "gkd": {"per_device_train_batch_size": 4, "demonstrations": 64, "max_steps": 4},
         "kto": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
         "reward": {"per_device_train_batch_size": 8, "sampled_prompts": 64, "max_steps": 4},
+        "procedure": {"per_device_train_batch_size": 8, "num_generations": 4, "prompts": 64, "max_steps": 4},
     }
+    schedule = {} if trainer == "procedure" else {"warmup_steps": 1}
     data: dict[str, Any] = {
         "task": {"name": "mini_gsm", "difficulty": "easy"},
-        "training": {"trainer": trainer, "warmup_steps": 1, **small[trainer]},
+        "training": {"trainer": trainer, **schedule, **small[trainer]},
         "evaluation": {"prompts": 0},
         "limits": {"save_every": 1000},
         "output": str(folder),

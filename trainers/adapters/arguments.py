@@ -4,12 +4,14 @@ from typing import Any
 
 from trainers.attempt import ranks
 from trainers.attempt.context import Attempt
+from trainers.contract.hyperparameters import Optimised
 from trainers.contract.spec import ACCELERATE, NO_SHARDING
 
 
 def build_common_arguments(attempt: Attempt) -> dict[str, Any]:
     """From the spec's hyperparameters; TRL's defaults that hurt here (bf16 on CPU, gradient checkpointing, own saving) are set explicitly."""
     training, policy = attempt.spec.training, attempt.policy
+    assert isinstance(training, Optimised)
     on_cpu = policy.device.type == "cpu"
     return {
         "output_dir": str(attempt.checkpoints),

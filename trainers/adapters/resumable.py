@@ -23,8 +23,9 @@ from trainers.attempt.evaluate import HeldOut
 from trainers.checks.machine_needs import SHARD_ON_CPU
 from trainers.contract.edits import BETA, LEARNING_RATE
 from trainers.contract.events import Checkpoint
+from trainers.contract.spec import NO_SHARDING
 from trainers.methods.stack import Stack
-from trainers.policies.loading import compute_folder_size, load_model
+from trainers.policies.loading import compute_folder_size, export_policy, load_model
 
 NAME = "checkpoint-"
 COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
@@ -121,21 +122,12 @@ class Resumable(Trainer):  # type: ignore[misc]
 
     def complete_checkpoint(self, partial: Path, path: Path) -> None:
         """What one process knows for all, then the checkpoint's name and event."""
-        step, root = self.state.global_step, self.attempt.checkpoints
         self.state.save_to_json(str(partial / TRAINER_STATE_NAME))
         torch.save(self.stack.state(), partial / METHODS)
         if self.stack.fills("reference"):
             self.accelerator.unwrap_model(self.stack.context.reference).save_pretrained(partial / REFERENCE)
         (partial / COUNTERS).write_text(json.dumps(self.counters()))
-        written = compute_folder_size(partial)
-        sync_folder(partial)
-        self.attempt.reporter.writer.sync()
-        shutil.rmtree(path, ignore_errors=True)
-        partial.rename(path)
-        fsync_path(root)
-        self.attempt.reporter.event(Checkpoint, step=step, path=str(path.relative_to(self.attempt.folder)), bytes=written)
-        for old in list_whole_checkpoints(root)[: -self.attempt.spec.limits.keep_checkpoints]:
-            shutil.rmtree(old)
+        publish_checkpoint(self.attempt, partial, path)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
@@ -151,10 +143,44 @@ class Resumable(Trainer):  # type: ignore[misc]
             moved = load_model(folder, torch.float32).state_dict()
             self.accelerator.unwrap_model(self.stack.context.reference).load_state_dict(moved)
 
+    @property
+    def steps_done(self) -> int:
+        return int(self.state.global_step)
+
+    def train_to_end(self, resume: Path | None) -> None:
+        """Up to the last step, or to a stop. A run whose last step is already saved only gets its weights back: the loop would take one step more."""
+        if resume and step_of(resume) >= self.args.max_steps:
+            self.restore_weights(resume)
+        else:
+            self.train(resume_from_checkpoint=str(resume) if resume else None)
+
+    def collect_shared_weights(self) -> dict[str, Any] | None:
+        """Where each process holds a share of the weights, all of them, in the first one."""
+        sharded = self.attempt.spec.resources.sharding != NO_SHARDING
+        return self.accelerator.get_state_dict(self.model) if sharded else None
+
+    def export(self, folder: Path, weights: dict[str, Any] | None) -> None:
+        """Writes the trained policy. ``weights``: where the model itself holds a share of them."""
+        policy = self.attempt.policy
+        export_policy(self.accelerator.unwrap_model(self.model), policy.tokenizer, folder, policy.folder, weights)
+
     def restore_weights(self, checkpoint: Path) -> None:
         """The policy as it was saved, without training on."""
         self._load_from_checkpoint(str(checkpoint))
         self.state.global_step = step_of(checkpoint)
+
+
+def publish_checkpoint(attempt: Attempt, partial: Path, path: Path) -> None:
+    """Gives a checkpoint that is written its name, once it and every event so far are on the disk; reports it, and removes the oldest ones."""
+    written = compute_folder_size(partial)
+    sync_folder(partial)
+    attempt.reporter.writer.sync()
+    shutil.rmtree(path, ignore_errors=True)
+    partial.rename(path)
+    fsync_path(path.parent)
+    attempt.reporter.event(Checkpoint, step=step_of(path), path=str(path.relative_to(attempt.folder)), bytes=written)
+    for old in list_whole_checkpoints(path.parent)[: -attempt.spec.limits.keep_checkpoints]:
+        shutil.rmtree(old)
 
 
 def change_learning_rate(scheduler: LambdaLR, peak: float) -> None:

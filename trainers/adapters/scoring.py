@@ -52,20 +52,10 @@ class Scoring:
         return rows
 
     def draw(self, rows: list[Row], group: int) -> None:
-        """Gives every group the example the curriculum draws; the product of the weights where several methods have some."""
-        if self.stack.history is None:
+        """Gives every group the example the curriculum draws."""
+        drawn = self.stack.draw_examples(len(rows) // group, self.step, self.trainer._step)
+        if drawn is None:
             return
-        self.stack.history.step = self.step
-        weights = None
-        for method in self.stack.filling("curriculum"):
-            if (found := method.curriculum(self.stack.history)) is not None:
-                weights = found.double() if weights is None else weights * found.double()
-        if weights is None or not weights.sum() > 0:
-            return
-        generator = torch.Generator().manual_seed(self.run.rng("curriculum", self.step, self.trainer._step).randrange(2**31))
-        count = len(rows) // group
-        enough = int((weights > 0).sum()) >= count
-        drawn = torch.multinomial(weights, count, replacement=not enough, generator=generator).tolist()
         for place, row in enumerate(rows):
             number = drawn[place // group]
             row["example"] = number

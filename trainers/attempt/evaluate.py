@@ -1,7 +1,7 @@
 """Held-out evaluation: the same prompts, sampled with the same seed, at every measurement; training does not notice that it happened."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from trainers.contract.events import AnyEvent, Metrics
 from trainers.contract.hyperparameters import SFT
 from trainers.judges import rewards
 from trainers.policies.sampling import Completion, Sampler, Sampling, prompt_ids
+from trainers.rollouts.record import record_nodes
 from trainers.tasks.base import Example
 
 SHORTEST = 8  # tokens that an answer may always have
@@ -68,9 +69,15 @@ class HeldOut:
         sampler = Sampler(model, attempt.policy.tokenizer, attempt.task, self.how)
         with own_randomness(attempt.spec.seed, attempt.policy.device):
             completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)), self.watched)
-        scores = attempt.columns.score_rows([(made.text, example) for made, example in zip(completions, self.examples, strict=True)], step)
+        return self.report(completions, step)
+
+    def report(self, completions: Sequence[Completion], step: int, more: Mapping[str, float | None] = {}) -> dict[str, float | None]:
+        """Scores one answer to each prompt, reports them and their metrics, ``more`` of them included, and returns the metrics."""
+        attempt = self.attempt
+        rows = [(made.text, example) for made, example in zip(completions, self.examples, strict=True)]
+        scores = [score | made.scores for score, made in zip(attempt.columns.score_rows(rows, step), completions, strict=True)]
         sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
-        values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards)))
+        values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards))) | dict(more)
         scored = [
             Scored(step=step, phase="heldout", group=place, sample=0, **build_scored_fields(example, made, score, total))
             for place, (example, made, score, total) in enumerate(zip(self.examples, completions, scores, sums, strict=True))
@@ -92,6 +99,7 @@ def build_scored_fields(example: Example, made: Completion, score: dict[str, flo
         "ids": made.ids,
         "mask": made.mask if several else (),
         "turns": made.turns if several else [],
+        "nodes": record_nodes(made.row, []) if made.row is not None else [],
         "alternatives": made.alternatives,
     }
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 # Before anything of Hugging Face is imported: nothing about a run is told to anybody, and tokenizers do not fork.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -35,8 +35,9 @@ from trainers.adapters.grpo import GRPOAdapter
 from trainers.adapters.kto import KTOAdapter
 from trainers.adapters.masked import MaskedAdapter
 from trainers.adapters.online_dpo import OnlineDPOAdapter
+from trainers.adapters.procedure import ProcedureRun
 from trainers.adapters.reference_free import CPOAdapter, ORPOAdapter
-from trainers.adapters.resumable import Resumable, clear_partial, list_whole_checkpoints, step_of
+from trainers.adapters.resumable import clear_partial, list_whole_checkpoints, step_of
 from trainers.adapters.reward import RewardAdapter
 from trainers.adapters.rloo import RLOOAdapter
 from trainers.adapters.sft import SFTAdapter, build_demonstrations
@@ -57,7 +58,7 @@ from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Sa
 from trainers.contract.hyperparameters import DPO, KTO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.machine import HERE, Machine, list_optional_packages
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import FINAL, NO_SHARDING, RunSpec, TinyPolicy
+from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
 from trainers.data import datasets, identity, pairs
 from trainers.masked import launching as masked
@@ -75,6 +76,23 @@ START = "start"  # the policy a run starts from, where that had to be put togeth
 MOST_THREADS = 16
 RunAttempt = Callable[[RunSpec, Path, Reporter, StopRequest], tuple[int, int]]  # returns and raises what ``attempt_run`` does
 REPORTED_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+class Trainer(Protocol):
+    """What an attempt asks of a trainer, whatever it does in its steps."""
+
+    edits: Edits | None
+
+    @property
+    def steps_done(self) -> int: ...
+
+    def measure_heldout(self, step: int) -> None: ...
+
+    def train_to_end(self, resume: Path | None) -> None: ...
+
+    def collect_shared_weights(self) -> dict[str, Any] | None: ...
+
+    def export(self, folder: Path, weights: dict[str, Any] | None) -> None: ...
 
 
 def run_training(spec: RunSpec, folder: Path) -> int:
@@ -172,23 +190,15 @@ def train_attempt(attempt: Attempt, edits: Edits | None, resume: Path | None) ->
         trainer.measure_heldout(0)
         stop.check_anywhere()
     with report_memory(attempt, rows):
-        train_remaining_steps(trainer, resume)
+        trainer.train_to_end(resume)
 
-    done = int(trainer.state.global_step)
+    done = trainer.steps_done
     if done < spec.training.max_steps:
         log.info("stopped after step %d by %s", done, stop.why)
         return STOPPED, done
-    weights = trainer.accelerator.get_state_dict(trainer.model) if spec.resources.sharding != NO_SHARDING else None  # of all processes, in the first
+    weights = trainer.collect_shared_weights()
     ranks.done_by_first(lambda: save_final(attempt, trainer, done, weights))
     return FINISHED, done
-
-
-def train_remaining_steps(trainer: Resumable, resume: Path | None) -> None:
-    """Up to the last step, or to a stop. A run whose last step is already saved only gets its weights back: the loop would take one step more."""
-    if resume and step_of(resume) >= trainer.args.max_steps:
-        trainer.restore_weights(resume)
-    else:
-        trainer.train(resume_from_checkpoint=str(resume) if resume else None)
 
 
 @contextmanager
@@ -338,22 +348,23 @@ ADAPTERS: dict[str, Any] = {
     "online-dpo": OnlineDPOAdapter,
     "gkd": GKDAdapter,
     "reward": RewardAdapter,
+    "procedure": ProcedureRun,
 }
 
 
-def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Resumable:
+def build_trainer_adapter(attempt: Attempt, rows: list[Any], heldout: HeldOut | None, stack: stacks.Stack) -> Trainer:
     masked.check_kinds_agree(attempt.policy.model, attempt.task, stack.base)
     kind = MaskedAdapter if masked.is_masked_base(stack.base) else ADAPTERS[attempt.spec.training.trainer]
-    made: Resumable = kind(attempt, rows, heldout, stack)
+    made: Trainer = kind(attempt, rows, heldout, stack)
     return made
 
 
-def save_final(attempt: Attempt, trainer: Resumable, step: int, weights: dict[str, Any] | None = None) -> None:
-    """Exports the policy; whoever sees the folder sees all of it. ``weights``: where the model itself holds a share of them."""
+def save_final(attempt: Attempt, trainer: Trainer, step: int, weights: dict[str, Any] | None = None) -> None:
+    """Exports the policy; whoever sees the folder sees all of it."""
     attempt.reporter.phase("saving")
     partial, final = attempt.folder / f".{FINAL}.partial", attempt.folder / FINAL
     shutil.rmtree(partial, ignore_errors=True)
-    policies.export_policy(trainer.accelerator.unwrap_model(trainer.model), attempt.policy.tokenizer, partial, attempt.policy.folder, weights)
+    trainer.export(partial, weights)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     attempt.reporter.event(Saved, step=step, path=FINAL, bytes=policies.compute_folder_size(final))

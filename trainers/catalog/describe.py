@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from inspect import getdoc
 from typing import Any
 
-from trainers.contract.hyperparameters import CPO, DPO, GKD, GRPO, KTO, ORPO, RLOO, SFT, Common, OnlineDPO, Reward, Strict
+from trainers.contract.hyperparameters import CPO, DPO, GKD, GRPO, KTO, ORPO, RLOO, SFT, Common, OnlineDPO, Procedure, Reward, Strict
 from trainers.contract.recipes import RECIPES
 from trainers.contract.spec import FolderPolicy, HubPolicy, RunPolicy, RunSpec, TinyPolicy
 from trainers.methods import registry
@@ -35,6 +35,7 @@ TRAINERS: dict[str, tuple[str, type[Common]]] = {
     "online-dpo": ("Online DPO", OnlineDPO),
     "gkd": ("On-policy distillation", GKD),
     "reward": ("Reward model", Reward),
+    "procedure": ("Procedure without training", Procedure),
 }
 POLICIES: dict[str, tuple[str, str, type[Strict]]] = {
     "tiny": ("Built-in tiny policy", "Half a million parameters; learns the built-in tasks in a minute on two CPU cores.", TinyPolicy),

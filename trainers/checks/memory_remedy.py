@@ -11,7 +11,7 @@ from trainers.checks.model_facts import ModelFacts
 from trainers.checks.model_memory import computes_in_half, estimate_training_memory
 from trainers.checks.model_settings import find_suited_rate
 from trainers.contract import stacking
-from trainers.contract.hyperparameters import KTO, GroupRollouts
+from trainers.contract.hyperparameters import KTO, GroupRollouts, Optimised
 from trainers.contract.problems import SpecError
 from trainers.contract.spec import RunSpec, parse_spec
 
@@ -55,7 +55,7 @@ def list_changes(spec: RunSpec, can_quantize: bool) -> Iterator[tuple[str, dict[
 
 def list_adapters(spec: RunSpec, can_quantize: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "", {}
-    if spec.lora is not None and spec.lora.quantize:
+    if not isinstance(spec.training, Optimised) or (spec.lora is not None and spec.lora.quantize):
         return
     changes: dict[str, Any] = {}
     if spec.lora is None:
@@ -70,6 +70,8 @@ def list_batches(spec: RunSpec) -> Iterator[tuple[list[str], dict[str, Any]]]:
     completions."""
     training = spec.training
     yield [], {}
+    if not isinstance(training, Optimised):
+        return
     changes: dict[str, Any] = {}
     words: list[str] = []
     if not training.gradient_checkpointing:

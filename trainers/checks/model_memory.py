@@ -6,7 +6,21 @@ from dataclasses import dataclass
 
 from trainers.catalog.entries import entries_for
 from trainers.checks.model_facts import ModelFacts, Shape
-from trainers.contract.hyperparameters import CPO, DPO, GKD, KTO, ORPO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
+from trainers.contract.hyperparameters import (
+    CPO,
+    DPO,
+    GKD,
+    KTO,
+    ORPO,
+    Demonstrated,
+    GroupRollouts,
+    OnlineDPO,
+    Optimised,
+    Pairs,
+    Preferences,
+    Reward,
+    Rollouts,
+)
 from trainers.contract.memory import TOTAL, MemoryPart
 from trainers.contract.spec import Lora, RunSpec
 
@@ -34,14 +48,17 @@ def estimate_training_memory(facts: ModelFacts, spec: RunSpec, prompt_tokens: in
     matrices of the layers have 4 bits, the rest and the adapters are bf16. A reference policy is one more copy of the weights; adapters are switched
     off in its place. ``estimate_activations`` says what a layer keeps, ``estimate_head`` what the fused head does. The KV cache has 2 x layers x
     key-value width numbers a token. Sampling and training follow each other: the larger counts. ``low`` takes completions of half the length
-    allowed, ``high`` whole ones and a tenth for the allocator. The CUDA context (about half a GiB) and methods that keep copies are left out.
+    allowed, ``high`` whole ones and a tenth for the allocator. A procedure has weights and KV cache alone. The CUDA context (about half a GiB) and
+    methods that keep copies are left out.
     """
     if facts.parameters is None or facts.shape is None:
         return []
     shape = facts.shape
     states = estimate_states(facts.parameters, shape, spec)
     lengths = find_lengths(spec, prompt_tokens)
-    batch = [estimate_working_copies(shape, spec), estimate_activations(shape, spec, lengths), estimate_head(shape, spec, lengths)]
+    batch = []
+    if isinstance(spec.training, Optimised):
+        batch = [estimate_working_copies(shape, spec), estimate_activations(shape, spec, lengths), estimate_head(shape, spec, lengths)]
     cache, vllm = estimate_cache(shape, spec, lengths), estimate_vllm(facts.parameters, shape, spec, lengths, device_memory)
     low = sum(part.low for part in states) + max(sum(part.low for part in batch), cache.low) + vllm.low
     high = sum(part.high for part in states) + max(sum(part.high for part in batch), cache.high)
@@ -59,6 +76,8 @@ def estimate_states(parameters: int, shape: Shape, spec: RunSpec) -> list[Memory
     trained, width, words = parameters, FULL, "parameters"
     if spec.lora is None:
         weights = part_of("weights", parameters * FULL, "parameters × 4 bytes (fp32)")
+        if not isinstance(spec.training, Optimised):
+            return [weights]
     else:
         trained, words = count_adapter_parameters(shape, spec.lora.r), "adapters' parameters"
         width = HALF if spec.lora.quantize else FULL  # TRL has the adapters of quantised weights in bf16
@@ -125,7 +144,7 @@ def estimate_working_copies(shape: Shape, spec: RunSpec) -> MemoryPart:
     if spec.lora is not None or not computes_in_half(spec):
         return part_of(name, 0, "none: they are computed with as they are")
     size = count_layer_parameters(shape) * HALF
-    return MemoryPart(name, 0 if spec.training.gradient_checkpointing else size, size, "matrices of the layers × 2 bytes (autocast's copies)")
+    return MemoryPart(name, 0 if recomputes_activations(spec) else size, size, "matrices of the layers × 2 bytes (autocast's copies)")
 
 
 def estimate_activations(shape: Shape, spec: RunSpec, lengths: Lengths) -> MemoryPart:
@@ -146,14 +165,18 @@ def estimate_activations(shape: Shape, spec: RunSpec, lengths: Lengths) -> Memor
     pairs = (number * 3 * shape.heads if is_eager(spec) else 0, number * (4 * shape.heads if is_eager(spec) else 1))
     stream = w * (HALF if half and adapted else FULL)
     words = "sequences × tokens × layers × what a layer keeps of a token"
-    if spec.training.gradient_checkpointing:
+    if recomputes_activations(spec):
         words = f"sequences × tokens × layers × width × {stream // w}, and one layer whole"
     sizes = []
     for own, pair, tokens in zip(kept, pairs, lengths.sequence, strict=True):
         layer = own + pair * tokens  # bytes of a token in a layer
-        each = stream * shape.layers + layer if spec.training.gradient_checkpointing else layer * shape.layers
+        each = stream * shape.layers + layer if recomputes_activations(spec) else layer * shape.layers
         sizes.append(round(count_sequences(spec) * tokens * each))
     return MemoryPart("activations", sizes[0], sizes[1], words)
+
+
+def recomputes_activations(spec: RunSpec) -> bool:
+    return isinstance(spec.training, Optimised) and spec.training.gradient_checkpointing
 
 
 def is_eager(spec: RunSpec) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainers.checks.model_facts import ModelFacts
-from trainers.contract.hyperparameters import GroupRollouts, Preferences, Rollouts
+from trainers.contract.hyperparameters import GroupRollouts, Optimised, Preferences, Rollouts
 from trainers.contract.problems import Problem
 from trainers.contract.spec import RunSpec
 from trainers.contract.suggestions import Remedy, Suggestion
@@ -48,6 +48,8 @@ def find_suited_rate(trainer: str, adapters: bool) -> float:
 
 
 def check_learning_rate(spec: RunSpec) -> Iterator[Problem]:
+    if not isinstance(spec.training, Optimised):
+        return
     rate, trainer = spec.training.learning_rate, spec.training.trainer
     suited = find_suited_rate(trainer, adapters=spec.lora is not None)
     default = type(spec.training).model_fields["learning_rate"].default
@@ -68,7 +70,12 @@ def check_batch(spec: RunSpec, parameters: int) -> Iterator[Problem]:
     """Smaller forward passes with as many of them in a step, so that a step trains on what it did."""
     training, field = spec.training, "training.per_device_train_batch_size"
     now, suited = training.per_device_train_batch_size, find_suited_batch(parameters)
-    if now != type(training).model_fields["per_device_train_batch_size"].default or now <= suited or now % suited:
+    if (
+        not isinstance(training, Optimised)
+        or now != type(training).model_fields["per_device_train_batch_size"].default
+        or now <= suited
+        or now % suited
+    ):
         return
     accumulated = training.gradient_accumulation_steps * now // suited
     changes: dict[str, int | bool] = {field: suited, "training.gradient_accumulation_steps": accumulated}

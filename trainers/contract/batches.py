@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from trainers.contract.hyperparameters import GKD, KTO, Demonstrated, GroupRollouts, OnlineDPO, Preferences, Rollouts
+from trainers.contract.hyperparameters import GKD, KTO, Demonstrated, GroupRollouts, OnlineDPO, Preferences, Procedure, Rollouts
 from trainers.contract.spec import RunSpec
 
 Figures = dict[str, int | float]
@@ -16,12 +16,14 @@ def compute_batch_figures(spec: RunSpec, rows: int | None = None, available: Map
     """
     available, batch = available or {}, spec.training.per_device_train_batch_size * spec.resources.processes
     training = spec.training.model_copy(update={"per_device_train_batch_size": batch})
-    if rows is None and isinstance(training, GroupRollouts | OnlineDPO) and "train" in available:
+    if rows is None and isinstance(training, GroupRollouts | OnlineDPO | Procedure) and "train" in available:
         rows = min(training.prompts, available["train"])  # beyond these they are the same ones again
     if isinstance(training, GroupRollouts):
         found = compute_group_figures(training, rows)
     elif isinstance(training, OnlineDPO):
         found = compute_online_figures(training, rows)
+    elif isinstance(training, Procedure):
+        found = compute_procedure_figures(training, rows)
     elif isinstance(training, Preferences):
         found = compute_preference_figures(training, rows)
     else:
@@ -57,6 +59,19 @@ def compute_group_figures(training: GroupRollouts, rows: int | None) -> Figures:
         "tokens_per_step_at_most": completions * training.max_completion_length,
         "total_rollouts": batches * size,
         "epochs": round(batches * (size // group) / max(count, 1), 2),
+    }
+
+
+def compute_procedure_figures(training: Procedure, rows: int | None) -> Figures:
+    size, prompts = training.generation_batch_size(), training.prompts_per_batch()
+    count = training.prompts if rows is None else rows
+    return {
+        "prompts": count,
+        "prompts_per_step": prompts,
+        "completions_per_step": size,
+        "tokens_per_step_at_most": size * training.max_completion_length,
+        "total_rollouts": training.max_steps * size,
+        "epochs": round(training.max_steps * prompts / max(count, 1), 2),
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from trainers.contract.hyperparameters import CPO, DPO, KTO, ORPO, GroupRollouts, OnlineDPO, Strict
+from trainers.contract.hyperparameters import CPO, DPO, KTO, ORPO, GroupRollouts, OnlineDPO, Procedure, Strict
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import HUMAN, RunSpec, parse_spec
 
@@ -21,6 +21,7 @@ HUMAN_WEIGHT, REWARD, MIX = f"{HUMAN}.weight", "task.rewards.", "task.mix."
 PER_STEP = (LEARNING_RATE, BETA)  # hold from the next optimiser step; every other setting from the next generation batch
 MOST_MIX = 1000.0  # largest weight of a difficulty
 WITHDRAWN = "withdrawn"
+NOT_MEANWHILE = "Only GRPO and RLOO can change it while they train."
 KEY = r"^[A-Za-z0-9_-]{1,64}$"
 MOST_CHANGES = 100  # settings in one edit
 
@@ -68,8 +69,11 @@ def holds_from_step(name: str) -> bool:
 def list_editable_settings(spec: RunSpec, offer: TaskOffer, hooks: Mapping[str, Iterable[str]]) -> EditableSettings:
     """``hooks``: of each method of the run, the hooks it fills (catalogue)."""
     training = spec.training
+    if isinstance(training, Procedure):
+        refused = dict.fromkeys(("Learning rate", "KL coefficient (beta)"), "A procedure changes no weights.")
+        return EditableSettings({TEMPERATURE: training.temperature}, refused | dict.fromkeys(("Reward weights", "Prompt mix"), NOT_MEANWHILE))
     launched: Values = {LEARNING_RATE: training.learning_rate}
-    refused: dict[str, str] = {}
+    refused = dict[str, str]()
     if isinstance(training, DPO | KTO | ORPO | CPO | OnlineDPO) or (isinstance(training, GroupRollouts) and training.beta > 0):
         launched[BETA] = training.beta
     elif isinstance(training, GroupRollouts):
@@ -77,8 +81,7 @@ def list_editable_settings(spec: RunSpec, offer: TaskOffer, hooks: Mapping[str, 
     else:
         refused["KL coefficient (beta)"] = "This trainer has no reference policy."
     if not isinstance(training, GroupRollouts):
-        why = "Only GRPO and RLOO can change it while they train."
-        return EditableSettings(launched, refused | dict.fromkeys(("Temperature", "Reward weights", "Prompt mix"), why))
+        return EditableSettings(launched, refused | dict.fromkeys(("Temperature", "Reward weights", "Prompt mix"), NOT_MEANWHILE))
     launched[TEMPERATURE] = training.temperature
     weights = {**offer.rewards, **{column.name: 0.0 if column.shadow else column.weight for column in spec.rewards}}
     launched |= {f"{REWARD}{name}": spec.task.rewards.get(name, weight) for name, weight in weights.items()}

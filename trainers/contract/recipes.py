@@ -267,6 +267,18 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "procedure",
+        "Procedure without training",
+        "Rounds of sampling from a policy whose weights stay as they are. A method stacked on it decides what is sampled and what is kept from round"
+        " to round; alone it measures the policy.",
+        1,
+        (
+            RecipeStage(
+                "Procedure", {"policy": COLD_STARTED, "task": WORD_PROBLEMS, "training": {"trainer": "procedure"}, "evaluation": {"every": 5}}
+            ),
+        ),
+    ),
+    Recipe(
         "lora",
         "LoRA on a hub model",
         "A short supervised warm start teaches a 0.5 B instruct model the answer format, then GRPO continues on the base DAPO."

@@ -10,7 +10,23 @@ from pydantic import Field, ValidationError, model_validator
 
 from trainers.contract import refusals
 from trainers.contract.arrays import MOST_ALTERNATIVES
-from trainers.contract.hyperparameters import CPO, DPO, GKD, GRPO, KTO, ORPO, RLOO, SFT, GroupRollouts, OnlineDPO, Reward, Rollouts, Strict, param
+from trainers.contract.hyperparameters import (
+    CPO,
+    DPO,
+    GKD,
+    GRPO,
+    KTO,
+    ORPO,
+    RLOO,
+    SFT,
+    GroupRollouts,
+    OnlineDPO,
+    Procedure,
+    Reward,
+    Rollouts,
+    Strict,
+    param,
+)
 from trainers.contract.problems import Contradiction
 from trainers.contract.problems import Problem as Problem
 from trainers.contract.problems import SpecError as SpecError
@@ -208,7 +224,7 @@ class RunSpec(Strict):
     dataset: DatasetChoice | None = None
     rewards: list[RewardColumn] = param([], "Reward functions besides the task's.", title="More rewards", max_length=MOST_REWARDS)
     human: HumanReward | None = None
-    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | OnlineDPO | GKD | Reward, Field(discriminator="trainer")]
+    training: Annotated[SFT | GRPO | RLOO | DPO | KTO | ORPO | CPO | OnlineDPO | GKD | Reward | Procedure, Field(discriminator="trainer")]
     evaluation: Evaluation = Evaluation()
     limits: Limits = Limits()
     telemetry: Telemetry = Telemetry()
@@ -254,6 +270,8 @@ class RunSpec(Strict):
             problems.append(Problem("teacher", None, "distillation has a teacher", "choose the policy to learn from", given=False))
         elif self.teacher is not None and not isinstance(self.training, GKD):
             problems.append(Problem("teacher", self.teacher.kind, f"{self.training.trainer} has no teacher", "remove it, or train gkd"))
+        if isinstance(self.training, Procedure) and self.lora is not None:
+            problems.append(Problem("lora", "on", "a procedure changes no weights, those of adapters neither", "remove it"))
         problems += self._undivided()
         if problems:
             raise Contradiction(*problems)

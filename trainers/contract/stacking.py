@@ -26,6 +26,7 @@ DEFAULT_BASES = {
     "gkd": "gkd",
     "sft": "sft",
     "reward": "reward-model",
+    "procedure": "procedure",
 }  # of each trainer
 TYPES: dict[str, Any] = {"integer": int, "number": float, "boolean": bool, "string": str, "array": list[Any], "object": dict[str, Any], "null": None}
 WHOLE_WEIGHTS = ("gradients", "reference")  # hooks that are given the parameters themselves

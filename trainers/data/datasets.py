@@ -1,9 +1,9 @@
 """Rows of a person's own file, checked one by one and brought into one shape before a model loads.
 
 ``sft`` and ``gkd`` want prompt and completion, ``dpo``, ``orpo``, ``cpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion
-and label, ``grpo``, ``rloo`` and ``online-dpo`` prompt and reference (and, where the task's rewards need more, ``data``: a JSON object). Preference
-pairs of ``dpo`` may carry ``weight`` (0 and more, multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``):
-``chosen_spans``, ``completion_spans``, ....
+and label, ``grpo``, ``rloo``, ``online-dpo`` and ``procedure`` prompt and reference (and, where the task's rewards need more, ``data``: a JSON
+object). Preference pairs of ``dpo`` may carry ``weight`` (0 and more, multiplies the pair's loss) and ``margin``. Answers may have marked spans
+(``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
 Other columns are kept for methods, except where prompts and references are wanted.
 Rows of ``sft``, ``dpo``, ``kto`` and ``reward`` may hold calls of tools: messages with ``tool_calls``, ``tool_call_id`` and ``name``, and a column
 ``tools`` that describes the tools. ``kto`` also reads stepwise supervision (``completions`` and ``labels``): an answer is good if all its steps are.
@@ -40,8 +40,9 @@ COLUMNS = {
     "grpo": (PROMPT, "reference"),
     "rloo": (PROMPT, "reference"),
     "online-dpo": (PROMPT, "reference"),
+    "procedure": (PROMPT, "reference"),
 }
-TOOLLESS = ("grpo", "rloo", "online-dpo", "orpo", "cpo", "gkd")  # trainers of TRL that give the chat template no tools
+TOOLLESS = ("grpo", "rloo", "online-dpo", "orpo", "cpo", "gkd", "procedure")  # trainers of TRL that give the chat template no tools
 TOOLS, TOOL_CALLS = "tools", "tool_calls"
 UNRENDERED = ("holds calls of tools, which the policy's chat template does not render", "train a policy whose template does, or leave those rows out")
 MESSAGE_KEYS = ("role", "content", TOOL_CALLS, "tool_call_id", "name")

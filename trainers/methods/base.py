@@ -196,7 +196,7 @@ class Method:
 
 
 class Base(Method):
-    """A method that is a complete trainer, the base of a recipe. ``arguments`` returns its settings for the TRL trainer ``trainer``."""
+    """A method that is a complete trainer, the base of a recipe. ``arguments`` returns its settings for the TRL trainer ``trainer``, if it is one."""
 
     trainer: ClassVar[Trainer]
     scale: ClassVar[Scale] = ""

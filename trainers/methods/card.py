@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 Fit = Literal["core", "variant", "needs-environment", "needs-modality", "out-of-field"]
 Provenance = Literal["code", "paper", "abstract"]
-Trainer = Literal["grpo", "rloo", "dpo", "kto", "orpo", "cpo", "online-dpo", "gkd", "sft", "reward"]
+Trainer = Literal["grpo", "rloo", "dpo", "kto", "orpo", "cpo", "online-dpo", "gkd", "sft", "reward", "procedure"]
 
 # What at most one method of a recipe may decide.
 Owned = Literal["advantages", "policy loss", "log ratio", "rollout", "curriculum", "prompt", "reference", "pair loss", "labels", "stage"]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class RunContext:
     attempt: Attempt
     examples: list[Any] = field(default_factory=list)  # what is trained on, after every ``data`` hook
+    written_tokens: int = 0  # that policies have written in sessions so far, whatever became of them
 
     @property
     def task(self) -> Task:

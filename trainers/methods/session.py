@@ -45,6 +45,7 @@ class Session:
     players: dict[str, Player] = field(default_factory=dict)  # seat -> who plays it; the policy plays the others
     first_row: int = 0  # of this process, where several sample a batch
     seeds: random.Random | None = None  # outside training: where its randomness comes from
+    learns: bool = True  # whether a procedure may keep what it finds; not on held-out prompts
 
     def complete(
         self,
@@ -67,7 +68,9 @@ class Session:
         heat = self.temperature if temperature is None else temperature
         how = Sampling(heat, max_tokens or self.max_tokens, max(1, len(prompts)), top_k=top_k, stop=tuple(stop))
         sampler = Sampler(self.model, self.run.tokenizer, self.run.task, how)
-        return sampler.complete_batch(examples, self.run.prompt_ids(prompts), prefixes)
+        made = sampler.complete_batch(examples, self.run.prompt_ids(prompts), prefixes)
+        self.run.written_tokens += sum(sum(completion.mask) for completion in made)
+        return made
 
     def score(self, examples: Sequence[Example], completions: Sequence[Completion]) -> list[float]:
         """Weighted sum of the reward functions."""

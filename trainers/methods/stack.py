@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from trainers.attempt.context import Attempt
@@ -68,6 +69,25 @@ class Stack:
                 raise SpecError([Problem("methods", method.card.name, f"{method.card.name} left no rows to train on", "relax its parameters")])
         self.context.examples = rows
         return rows
+
+    def draw_examples(self, count: int, step: int, key: object) -> list[int] | None:
+        """Numbers of the examples that the curricula draw for a batch; None where they leave the order as it is. ``key``: of its random numbers.
+
+        The weights of several methods are multiplied. An example is drawn twice only where too few have a weight above 0.
+        """
+        if self.history is None:
+            return None
+        self.history.step = step
+        weights = None
+        for method in self.filling("curriculum"):
+            if (found := method.curriculum(self.history)) is not None:
+                weights = found.double() if weights is None else weights * found.double()
+        if weights is None or not weights.sum() > 0:
+            return None
+        generator = torch.Generator().manual_seed(self.context.rng("curriculum", step, key).randrange(2**31))
+        enough = int((weights > 0).sum()) >= count
+        drawn: list[int] = torch.multinomial(weights, count, replacement=not enough, generator=generator).tolist()
+        return drawn
 
     def collect(self) -> dict[str, float]:
         """What the methods logged since the last call, as ``<method>/<name>``."""

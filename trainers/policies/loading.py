@@ -213,6 +213,18 @@ def export_policy(model: Any, tokenizer: Any, folder: Path, base: Path | None = 
     tokenizer.save_pretrained(folder)
 
 
+def link_policy(source: Path, folder: Path) -> None:
+    """Puts the files of a policy of whole weights into another folder, byte for byte: as further names of the same files where the disk allows it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted({file for pattern in HUB_FILES for file in source.glob(pattern)}):
+        target = folder / file.name
+        target.unlink(missing_ok=True)
+        try:
+            os.link(file.resolve(), target)  # a snapshot of the hub's cache holds symbolic links
+        except OSError:  # another disk, or one without hard links
+            shutil.copyfile(file, target)
+
+
 def merge_into(base: Path, model: Any, folder: Path) -> Any:
     """The weights of ``base`` with the adapters of ``model``, which pass through a folder beside ``folder``."""
     from peft import PeftModel

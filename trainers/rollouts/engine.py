@@ -133,6 +133,7 @@ class Engine:
         start = completion.turns[0].start
         node = at.open_node()
         node.ids = completion.ids[start:]
+        self.run.written_tokens += len(node.ids)
         node.logprobs, node.entropies = list(completion.logprobs), list(completion.entropies)
         node.text, node.version, node.trained = self.decode(node.ids), self.version, self.player(node.seat).in_loss
         return node

@@ -24,6 +24,7 @@ PHASES = {
     "gkd": ("train", "heldout"),
     "reward": ("sampled",),
     "sft": ("heldout",),
+    "procedure": ("train", "heldout"),
 }
 PHASE_LABELS = {"train": "Training", "heldout": "Held-out", "sampled": "Sampled pairs", "play": "Playground"}
 

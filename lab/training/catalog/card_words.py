@@ -26,6 +26,7 @@ TRAINERS = {
     "gkd": "GKD",
     "sft": "SFT",
     "reward": "Reward model",
+    "procedure": "Procedure",
 }
 PROVENANCES = {
     "code": "as published (code)",

@@ -33,6 +33,7 @@ SAMPLES = {  # of trainers.contract.batches
     "gkd": "sequences",
     "reward": "pairs",
     "kto": "answers",
+    "procedure": "completions",
 }
 CSV_AXES = ("step", "time", "tokens")
 

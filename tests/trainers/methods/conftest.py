@@ -26,8 +26,8 @@ class Trained:
 
     @property
     def steps(self) -> list[dict[str, float]]:
-        """The metrics of every training step, in order."""
-        return [event.values for event in self.events if isinstance(event, Metrics) and "loss" in event.values]
+        """The metrics of every training step, or round of a procedure, in order."""
+        return [event.values for event in self.events if isinstance(event, Metrics) and "speed/step_seconds" in event.values]
 
     @property
     def rollouts(self) -> list[Rollout]:

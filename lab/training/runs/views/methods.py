@@ -28,6 +28,7 @@ RECIPES = {
     "online-dpo": "online-dpo",
     "gkd": "gkd",
     "reward": "reward",
+    "procedure": "procedure",
 }  # what a method of each trainer is added to
 
 
