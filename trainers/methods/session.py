@@ -17,6 +17,9 @@ from trainers.policies.sampling import Completion, Sampler, Sampling
 from trainers.rollouts import moves
 from trainers.rollouts.compile import Row, Shared, compile_leaves, compile_rows, complete_row
 from trainers.rollouts.engine import Engine
+from trainers.rollouts.search import Expand, Keep, Until, Value, sample_steps, search_trees
+from trainers.rollouts.search_strategies import Strategy
+from trainers.rollouts.search_tree import SearchTree
 from trainers.rollouts.seats import Player
 from trainers.rollouts.store import Store
 from trainers.rollouts.tree import Episode, Node, Place
@@ -145,6 +148,19 @@ class Session:
         """Share right of ``count`` continuations of each node; of one whose episode is over, 1 or 0."""
         played = moves.play_on(self.engine, at, count, force, temperature)
         return [sum(self.is_right(leaf) for leaf in leaves) / len(leaves) for leaves in played]
+
+    def search(
+        self, roots: Sequence[Node], how: Strategy, expand: Expand | int, value: Value, until: Until | None = None, keep: Keep = "best"
+    ) -> list[SearchTree]:
+        """A tree of turns from each of ``roots``, all expanded in the same batches; ``SearchTree.best`` is where its best path ends.
+
+        ``expand``: where the steps from each of some nodes lead, or how many turns are sampled from each (at the session's temperature). ``value``:
+        what each of some nodes is worth, those where an episode ends included. ``until``: ends the search of a tree at an episode that has ended so.
+        ``keep``: ``best`` gives up all but the best path, so that nothing else of it is trained on; ``all`` leaves the whole tree.
+        """
+        count = expand if isinstance(expand, int) else 0
+        grow = (lambda nodes: sample_steps(self.engine, nodes, count)) if isinstance(expand, int) else expand
+        return search_trees(roots, how, grow, value, until, keep)
 
     def outcome(self, leaf: Node, seat: str = POLICY) -> dict[str, float | None]:
         """Score of each reward function of the episode that ends at ``leaf``. A world's are read from its state, which is exact for any tree."""
