@@ -2,6 +2,9 @@
 
 ``From 4 to 11 in 3 moves.`` wants ``<move>*2</move>``, gets ``<information>8 to 11</information>``, and ends the episode with ``<move>+3</move>``.
 The built-in policy hardly learns it by reinforcement alone: a world for search, expert iteration and step pairs (BFS-Prover-V2, Astro, CPL).
+
+With the option ``undo`` a dead end is told instead of ending the episode, and ``<back>1</back>`` returns to the number after the first move (0: to
+the start), so that an episode can hold a whole search. Moves count along the path alone; all turns count towards the end of the episode.
 """
 
 import random
@@ -23,10 +26,14 @@ DEPTHS = {"easy": (1, 2), "medium": (2, 3), "hard": (3, 4)}  # moves of the shor
 PROBLEM = re.compile(r"From (\d{1,2}) to (\d{1,2}) in (\d) moves\.")
 
 
+BACK = Tool("back", "Goes back to the number after so many moves.")
+
+
 class RewritesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     spare: int = Field(1, ge=0, le=3, title="Spare moves", description="Moves an episode may take beyond the shortest way.")
+    undo: bool = Field(False, title="Going back", description="Dead ends can be left: a second tool goes back to an earlier number.")
 
 
 class Rewrites(World):
@@ -38,15 +45,19 @@ class Rewrites(World):
     difficulties = {"easy": "1 or 2 moves at least.", "medium": "2 or 3 moves at least.", "hard": "3 or 4 moves at least."}
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 60 % go the shortest way, 40 % make moves at random"
-        " until none is left."
+        " until none is left. With going back, half of the former take a wrong branch first."
     )
     tools = (Tool("move", f"Rewrites the number by one rule: {', '.join(RULES)}."),)
     max_turns = 8
     max_turn_tokens = 8
     episode_tokens = 64
+    wordy_options = frozenset({"undo"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        if self.config.undo:
+            self.tools = (*type(self).tools, BACK)  # type: ignore[misc]  # of this object alone
+            self.episode_tokens = 112  # type: ignore[misc]
         self.rewards = make_rewards(
             self,
             {
@@ -65,28 +76,46 @@ class Rewrites(World):
                 return make_example(start, goal, depth + self.config.spare, depth)
 
     def begin(self, example: Example) -> State:
-        return {"number": example.data.get("start", 0), "moves": 0, "reached": False, "over": False, "errors": 0}
+        start = example.data.get("start", 0)
+        undo = {"trail": [start], "stuck": False, "turns": 0} if self.config.undo else {}
+        return {"number": start, "moves": 0, "reached": False, "over": False, "errors": 0, **undo}
 
     def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
         call = parse_call(text, self.tools)
-        if call is None or call[1] not in RULES:
+        if call is not None and call[0] == BACK.name and can_return(state, call[1]):
+            return self.go_back(example, state, int(call[1]))
+        if call is None or call[1] not in RULES or state.get("stuck"):
             return Step({**state, "errors": state["errors"] + 1, "over": True}, done=True, facts={"error": "not one of the rules"})
         number, moves, goal = RULES[call[1]](state["number"]), state["moves"] + 1, example.data.get("goal")
         after, facts = {**state, "number": number, "moves": moves}, {"tool": "move", "query": call[1], "number": number}
+        if self.config.undo:
+            after |= {"trail": [*state["trail"], number], "turns": state["turns"] + 1}
         if number == goal:
             return Step({**after, "reached": True, "over": True}, done=True, reward=1.0, facts=facts)
-        if not 0 <= number <= MOST:
-            return Step({**after, "over": True}, done=True, reward=0.0, facts=facts | {"error": "a dead end"})
-        if moves >= example.data.get("moves", 0):
-            return Step({**after, "over": True}, done=True, reward=0.0, facts=facts | {"error": "no moves are left"})
-        return Step(after, write_information(f"{number} to {goal}"), facts=facts)
+        error = "a dead end" if not 0 <= number <= MOST else "no moves are left" if moves >= example.data.get("moves", 0) else ""
+        if error and not self.config.undo:
+            return Step({**after, "over": True}, done=True, reward=0.0, facts=facts | {"error": error})
+        if error:
+            return self.go_on({**after, "stuck": True}, "dead end", facts | {"error": error})
+        return self.go_on(after, f"{number} to {goal}", facts)
+
+    def go_on(self, state: State, said: str, facts: dict[str, Any]) -> Step:
+        """The world's answer, unless no turn is left."""
+        if state.get("turns", 0) >= self.max_turns:
+            return Step({**state, "over": True}, done=True, reward=0.0, facts=facts | {"error": "no turns are left"})
+        return Step(state, write_information(said), facts=facts)
+
+    def go_back(self, example: Example, state: State, moves: int) -> Step:
+        number = state["trail"][moves]
+        after = {**state, "number": number, "moves": moves, "trail": state["trail"][: moves + 1], "stuck": False, "turns": state["turns"] + 1}
+        return self.go_on(after, f"{number} to {example.data.get('goal')}", {"tool": BACK.name, "query": str(moves), "number": number})
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         shortest = example.data.get("shortest")
         return {
             POLICY: {
                 "correct": float(state["reached"]),
-                "shortest": None if shortest is None else float(state["reached"] and state["moves"] <= shortest),
+                "shortest": None if shortest is None else float(state["reached"] and state.get("turns", state["moves"]) <= shortest),
                 "format": float(not state["errors"]),
             }
         }
@@ -94,20 +123,47 @@ class Rewrites(World):
     def way(self, example: Example, state: State) -> list[str]:
         if state["over"]:
             raise LookupError("the episode is over")
-        rules = find_way(state["number"], example.data["goal"], example.data["moves"] - state["moves"])
-        if rules is None:
-            raise LookupError("the goal is out of reach")
-        return [write_call("move", rule) for rule in rules]
+        room = self.max_turns - state.get("turns", 0)
+        rules = None
+        if not state.get("stuck"):
+            rules = find_way(state["number"], example.data["goal"], min(room, example.data["moves"] - state["moves"]))
+        if rules is not None:
+            return [write_call("move", rule) for rule in rules]
+        if self.config.undo:
+            return self.find_return(example, state)
+        raise LookupError("the goal is out of reach")
+
+    def find_return(self, example: Example, state: State) -> list[str]:
+        """The way from the last earlier number from which there is one, with the going back to it. Raises LookupError."""
+        room = self.max_turns - state["turns"] - 1
+        for moves in reversed(range(len(state["trail"]) - 1)):
+            rules = find_way(state["trail"][moves], example.data["goal"], min(room, example.data["moves"] - moves))
+            if rules is not None:
+                return [write_call(BACK.name, moves), *(write_call("move", rule) for rule in rules)]
+        raise LookupError("the goal is out of reach")
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if rng.random() < 0.6:
-            return self.tell_turns(example, self.way(example, self.begin(example)))
-        state, calls, done = self.begin(example), list[str](), False
-        while not done:
-            calls.append(write_call("move", rng.choice(list(RULES))))
-            step = self.step(example, state, POLICY, calls[-1], rng)
-            state, done = step.state, step.done
-        return self.tell_turns(example, calls)
+            takes_branch = self.config.undo and rng.random() < 0.5
+            return self.tell_turns(example, self.write_detour(example, rng) if takes_branch else self.way(example, self.begin(example)))
+        return self.tell_turns(example, self.wander(example, rng, self.max_turns)[0])
+
+    def wander(self, example: Example, rng: random.Random, most: int) -> tuple[list[str], State]:
+        """Up to ``most`` turns at random, and where they lead."""
+        state, calls = self.begin(example), list[str]()
+        while not state["over"] and len(calls) < most:
+            is_stuck = state.get("stuck")
+            calls.append(write_call(BACK.name, rng.randrange(len(state["trail"]) - 1)) if is_stuck else write_call("move", rng.choice(list(RULES))))
+            state = self.step(example, state, POLICY, calls[-1], rng).state
+        return calls, state
+
+    def write_detour(self, example: Example, rng: random.Random) -> list[str]:
+        """One or two moves at random, back from them, and the way; the way alone where they have led to the goal."""
+        calls, state = self.wander(example, rng, rng.randint(1, 2))
+        try:
+            return [*calls, *self.find_return(example, state)] if not state["over"] else self.way(example, self.begin(example))
+        except LookupError:
+            return self.way(example, self.begin(example))
 
     def read(self, text: str) -> Example | None:
         """``From 4 to 11 in 3 moves.``, where there is a way in so many moves."""
@@ -117,6 +173,11 @@ class Rewrites(World):
         start, goal, moves = map(int, found.groups())
         way = find_way(start, goal, min(moves, self.max_turns)) if start != goal else None
         return None if way is None else make_example(start, goal, moves, len(way))
+
+
+def can_return(state: State, argument: str) -> bool:
+    """Whether it is the number of a move before the last one."""
+    return argument.isascii() and argument.isdigit() and len(argument) == 1 and int(argument) < len(state["trail"]) - 1
 
 
 def make_example(start: int, goal: int, moves: int, shortest: int) -> Example:
