@@ -33,8 +33,12 @@ CASE = Case(
     claim="Without the trivial and the noisy steps, a fifth of all, as many held-out problems are solved after as many updates, and after two rounds"
     " a retraining from the base solves more than a third round.",
     quantities=(
-        Quantity("accuracy after retraining", "share of held-out problems solved; the parent trains a third round", "higher", 0.02, "two more of a hundred"),
-        Quantity("accuracy", "share of held-out problems solved after one round; the parent keeps the tails", "higher", 0.02, "two more of a hundred"),
+        Quantity(
+            "accuracy after retraining", "share of held-out problems solved; the parent trains a third round", "higher", 0.02, "two more of a hundred"
+        ),
+        Quantity(
+            "accuracy", "share of held-out problems solved after one round; the parent keeps the tails", "higher", 0.02, "two more of a hundred"
+        ),
     ),
     problem=f"number paths of 2 or 3 moves, 256 problems searched by 16 expansions, tiny policy, {STEPS} updates a round",
     measure=measure,

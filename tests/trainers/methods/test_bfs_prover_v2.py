@@ -1,17 +1,13 @@
 """BFS-Prover-V2: the card's numbers, which steps are trained on, and two real steps on proofs that were searched."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainers.methods.move_trees import every_move  # noqa: F401
+from tests.trainers.methods.move_trees import every_move, make_tree  # noqa: F401
 from trainers.data.search_samples import tokenize_step
 from trainers.methods.worlds.bfs_prover_v2 import BFSProverV2, Config, list_proof_steps, mark_central, score_path
 from trainers.policies import tiny
-from trainers.rollouts.moves import force_text
-from trainers.rollouts.search_tree import SearchTree
 from trainers.worlds.rewrites import Rewrites
 
 NATS = st.lists(st.floats(0, 20), max_size=12)
@@ -48,33 +44,25 @@ def test_a_longer_path_of_equal_probability_comes_first(steps):
 
 @pytest.fixture
 def proof():
-    """A tree whose only path is a way of the world, and its tokenizer."""
-    from trainers.rollouts.engine import Engine
+    """A tree whose only path is a proof in three moves."""
+    tree = make_tree(Rewrites(), "From 4 to 20 in 4 moves.", [["+3", "+3", "*2"]])
+    tree.goal = tree.positions[-1]
+    return tree
 
-    world = Rewrites()
-    family = tiny.find_family(world)
-    tokenizer = tiny.build_tokenizer(family.texts, family.tags)
-    run = SimpleNamespace(task=world, tokenizer=tokenizer, prompt_ids=lambda prompts: [tokenizer.encode(prompts[0][-1].content)])
-    engine = Engine(run, None, 1.0, 96, 8)
-    example = next(one for one in world.examples("train", 20, 0, "medium") if one.data["shortest"] == 3)
-    tree = SearchTree(engine.open_episode(example, example.prompt).root)
-    node = tree.root
-    for move in world.way(example, world.begin(example)):
-        after = force_text(engine, node, move)
-        tree.add(node, [after])
-        node = after
-    tree.goal = node
-    return tree, tokenizer
+
+def tiny_tokenizer():
+    family = tiny.find_family(Rewrites())
+    return tiny.build_tokenizer(family.texts, family.tags)
 
 
 def test_the_rows_are_the_steps_of_the_proof_and_only_they_are_in_the_loss(proof):
-    tree, tokenizer = proof
+    tree, tokenizer = proof, tiny_tokenizer()
     rows = [tokenize_step(above, position, tokenizer.decode) for above, position in list_proof_steps(tree)]
     assert len(rows) == 3
     whole = tree.goal.episode.context_ids(tree.goal)
     assert rows[-1]["input_ids"] == [*whole[0], *whole[1]]
     world, example = Rewrites(), tree.root.episode.example
-    for row, move in zip(rows, world.way(example, world.begin(example)), strict=True):
+    for row, move in zip(rows, ["<move>+3</move>", "<move>+3</move>", "<move>*2</move>"], strict=True):
         trained = [id_ for id_, own in zip(row["input_ids"], row["completion_mask"], strict=True) if own]
         assert tokenizer.decode(trained) == move
         assert row["completion_mask"][-len(trained) :] == [1] * len(trained)
@@ -82,8 +70,7 @@ def test_the_rows_are_the_steps_of_the_proof_and_only_they_are_in_the_loss(proof
 
 
 def test_positions_are_ranked_by_the_probability_of_their_paths(proof):
-    tree, _ = proof
-    path = tree.path(tree.goal)
+    path = proof.path(proof.goal)
     for place, position in enumerate(path[1:], 1):
         for node in position.episode.path(position):
             if node.by == "forced":
