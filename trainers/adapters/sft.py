@@ -25,6 +25,7 @@ from trainers.policies.loading import build_lora_config
 from trainers.policies.sampling import as_rows, chat_ids
 from trainers.tasks.base import Task
 from trainers.worlds.base import Said, World
+from trainers.worlds.windows import WindowWorld
 
 TOKENIZED = ("input_ids", "completion_mask")
 
@@ -96,9 +97,11 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
 
 
 def build_demonstrations(task: Task, count: int, seed: int, difficulty: str, tokenizer: Any) -> list[dict[str, Any]]:
-    """Rows of the task's demonstrations, of the quality the task says they have. Those of a world are tokenized by turns."""
+    """Rows of the task's demonstrations, of the quality the task says they have. Those of a world are tokenized by turns, each context as a row."""
     rng = random.Random(seed)
     examples = task.draw_demonstrations(count, seed, difficulty)
+    if isinstance(task, WindowWorld):
+        return [tokenize_turns(prompt, said, tokenizer) for example in examples for prompt, said in task.draw_contexts(example, rng)]
     if isinstance(task, World):
         return [tokenize_turns(example.prompt, task.turns(example, rng), tokenizer) for example in examples]
     return [

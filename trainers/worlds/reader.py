@@ -3,8 +3,9 @@
 ``What is Mia's city in the end? Part 1 of 2: The city is Rome. The food is soup.`` wants ``<memory>city Rome</memory>``, gets
 ``<information>Part 2 of 2: The pet is owl. The city is Lima.</information>``, goes on with ``<memory>city Lima</memory>`` and ends with
 ``<answer>Lima</answer>``.
-With the option ``fold`` every chunk is asked in a context of its own that holds the question and the memory alone: SUPO and Accordion-Thinking
-train such contexts. Looking for an old memory by its words is ReMemR1's; there what is asked comes last (option ``late``).
+With the option ``fold`` every chunk is asked in a context of its own that holds the question and the memory alone. Methods that begin such contexts
+themselves (SUPO, Accordion-Thinking, ReMemR1) want the option ``windows``: demonstrations in such contexts. Looking for an old memory by its words is
+ReMemR1's; there what is asked comes last (option ``late``).
 """
 
 import math
@@ -18,7 +19,8 @@ from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
-from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
+from trainers.worlds.tool_use import CORRECT, FORMAT, write_answer, write_call, write_information
+from trainers.worlds.windows import WindowWorld
 
 TOPICS = list(ATTRIBUTES)
 CHUNKS = {"easy": 2, "medium": 3, "hard": 3}
@@ -44,9 +46,16 @@ class ReaderConfig(BaseModel):
         title="Fold",
         description="Every chunk is asked in a context of its own, with the memory alone, by methods that fold; others play it in one context.",
     )
+    windows: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Demonstrations in windows",
+        description="Share of the demonstrations whose turns are each told in a context with the memory alone: for methods that begin such contexts.",
+    )
 
 
-class Reader(ToolWorld):
+class Reader(WindowWorld):
     name = "reader"
     title = "Reading with a memory"
     summary = "Read a text chunk by chunk, keep in a few words what the question needs, and answer at the end."
@@ -118,15 +127,18 @@ class Reader(ToolWorld):
             text = write_part(chunks, state["read"]) if state["read"] < len(chunks) else END
         held = self.rate_words(example, [after["memory"], after["recalled"]])
         facts |= {"held": held, "evidence": ["held"] if held > before else []}
-        return Step(after, write_information(text), reward=held - before, facts=facts, fresh=self.write_context(example, after, text))
+        fresh = self.write_window(example, after) if self.config.fold else None
+        return Step(after, write_information(text), reward=held - before, facts=facts, fresh=fresh)
 
-    def write_context(self, example: Example, state: State, text: str) -> list[Message] | None:
-        """What the next turn is asked in a context of its own; None where everything stays in one."""
-        if not self.config.fold:
-            return None
-        chunks, number = example.data.get("chunks", []), state["read"] - 1
-        part = f"Recalled: {text}. {write_part(chunks, number)}" if state["recalled"] else text
-        return [Message("user", f"{example.data.get('question', '')} <memory>{state['memory']}</memory> {part}")]
+    @property
+    def windows(self) -> float:
+        return self.config.windows
+
+    def write_window(self, example: Example, state: State) -> list[Message]:
+        """The question, the memory, what was recalled and the chunk that is being read."""
+        part = write_part(example.data.get("chunks", []), state["read"] - 1)
+        recalled = f"Recalled: {state['recalled']}. " if state["recalled"] else ""
+        return [Message("user", f"{example.data.get('question', '')} <memory>{state['memory']}</memory> {recalled}{part}")]
 
     def rate_words(self, example: Example, held: Iterable[str]) -> float:
         """Share of the needed words that are among those held; 0 for an example that does not say which are needed."""

@@ -83,3 +83,27 @@ def test_levels_and_options_say_how_much_there_is_to_read() -> None:
 )
 def test_the_memory_that_fits_best_is_recalled_the_latest_of_equals(query: str, found: str) -> None:
     assert find_memory(query, ["city Rome", "food soup", "city Lima", ""]) == found
+
+
+def test_windows_tell_each_turn_of_a_demonstration_with_the_memory_alone() -> None:
+    world, told = Reader({"windows": 0.5}), {1: 0, 2: 0}
+    rng, again = random.Random(0), random.Random(0)
+    for example in world.examples("train", 60, 0, "medium"):
+        contexts = world.draw_contexts(example, rng)
+        said = world.turns(example, again)
+        again.random()
+        assert [one.text for _, own in contexts for one in own if one.seat] == [one.text for one in said if one.seat]
+        assert contexts[0][0] == example.prompt
+        told[min(2, len(contexts))] += 1
+        if len(contexts) > 1:
+            assert all(len(own) == 1 for _, own in contexts)
+            assert contexts[1][0][0].content.startswith(example.data["question"] + " <memory>")
+    assert min(told.values()) > 10
+
+
+def test_without_windows_nothing_more_is_drawn() -> None:
+    world, rng, other = Reader(), random.Random(3), random.Random(3)
+    for example in world.examples("train", 10, 0, "easy"):
+        assert world.draw_contexts(example, rng) == [(example.prompt, world.turns(example, other))]
+    assert rng.random() == other.random()
+    assert Reader({"windows": 0.5}).family == world.family
