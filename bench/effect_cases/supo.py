@@ -29,8 +29,7 @@ def measure(seed: int) -> Pairs:
 CASE = Case(
     method="supo",
     parent="dapo",
-    claim="within the same context more held-out questions are answered with summaries than with episodes that are cut off, and more summaries than in"
-    " training help",
+    claim="within the same context more held-out questions are answered with summaries than with episodes that are cut off, and more summaries help",
     quantities=(
         Quantity("accuracy", "held-out accuracy, each arm in contexts as it was trained in them", "higher", 0.02, "two more of a hundred questions"),
         Quantity("accuracy in windows", "held-out accuracy of both arms with summaries", "higher", 0.02, "two more of a hundred questions"),
