@@ -7,12 +7,12 @@ from bench.effect_cases import Case, Pairs, Quantity, tiny
 
 LAUNCH: dict[str, Any] = {
     "trainer": "dpo",
-    "task": {"name": "sums", "difficulty": "easy"},
+    "task": {"name": "sums", "difficulty": "easy", "options": {"faults": 0.3}},  # wrong episodes with calls are needed
     "training__max_completion_length": 48,
     "training__max_length": 96,
 }
 DATA = {"training__sampled_prompts": 400}
-CONFIG = {"prompts": 128, "stride": 1, "filter": False, "easy": 0.5}
+CONFIG = {"prompts": 200, "filter": False, "easy": 0.5}
 STEPS = 30  # of a stage
 
 
@@ -61,8 +61,9 @@ CASE = Case(
             "two more of a hundred branches",
         ),
     ),
-    problem=f"one-digit sums and two-digit products with a calculator, tiny policy, twice {STEPS} steps against {2 * STEPS}",
+    problem=f"one-digit sums and two-digit products with a calculator that fails in three calls of ten, tiny policy, twice {STEPS} steps against {2 * STEPS}",
     measure=measure,
     seeds=3,
+    changed="the calculator fails at times: without faults hardly an episode was wrong after more calls than a right one; branches leave whole steps",
     launch={**LAUNCH, "config": CONFIG},
 )
