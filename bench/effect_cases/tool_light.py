@@ -61,7 +61,8 @@ CASE = Case(
             "two more of a hundred branches",
         ),
     ),
-    problem=f"one-digit sums and two-digit products with a calculator that fails in three calls of ten, tiny policy, twice {STEPS} steps against {2 * STEPS}",
+    problem="one-digit sums and two-digit products with a calculator that fails in three calls of ten, tiny policy,"
+    f" twice {STEPS} steps against {2 * STEPS}",
     measure=measure,
     seeds=3,
     changed="the calculator fails at times: without faults hardly an episode was wrong after more calls than a right one; branches leave whole steps",

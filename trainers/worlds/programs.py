@@ -45,7 +45,9 @@ class ProgramsConfig(BaseModel):
     language: Literal["lists", "python"] = Field(
         "lists", title="Language", description="Twenty operations on lists for the built-in policy, or Python, run in the sandbox."
     )
-    write: Literal["code", "documentation"] = Field("code", title="Writes", description="A program, or the words that document one.")
+    write: Literal["code", "documentation", "both"] = Field(
+        "code", title="Writes", description="A program, or the words that document one; both: half of the prompts ask for each."
+    )
     documented: float = Field(0.5, ge=0, le=1, title="From words", description="Share of prompts that tell in words what the program does.")
     swapped: float = Field(0.0, ge=0, le=1, title="Swapped tests", description="Share of prompts whose two tests have each other's results.")
 
@@ -102,23 +104,40 @@ class Programs(World):
             shown[0][1], shown[1][1] = shown[1][1], shown[0][1]
         documented = self.config.write == "documentation" or rng.random() < self.config.documented
         data = {"program": [list(one) for one in program], "cases": cases, "shown": shown, "level": difficulty}
-        return Example([Message("user", self.write_prompt(program, shown, documented))], write_program(program), data)
+        example = Example([Message("user", self.write_prompt(program, shown, documented))], write_program(program), data)
+        return self.ask_for_words(example) if self.config.write == "both" and rng.random() < 0.5 else example
+
+    def ask_for_words(self, example: Example) -> Example:
+        """The same program, to be documented. Only where both are written can an example be asked for otherwise than the option says."""
+        words = f"Words for {self.write_source(read_stored_program(example))}."
+        return Example([Message("user", words)], example.reference, {**example.data, "writes": "documentation"})
+
+    def is_documentation(self, example: Example) -> bool:
+        """Whether words are to be written."""
+        return bool(example.data.get("writes", self.config.write) == "documentation")
+
+    def write_source(self, program: Program) -> str:
+        return write_python(program) if self.config.language == "python" else write_program(program)
+
+    def write_request(self, said: str) -> str:
+        """Asks for a program: by tests, or by words that may be anybody's."""
+        return f"Python function {FUNCTION}(x) of a list for {said}." if self.config.language == "python" else f"Code for {said}."
 
     def write_prompt(self, program: Program, shown: list[Case], documented: bool) -> str:
         is_python = self.config.language == "python"
         if self.config.write == "documentation":
-            return f"Words for {write_python(program) if is_python else write_program(program)}."
+            return f"Words for {self.write_source(program)}."
         if documented:
             said = write_document(program)
         else:
             said = ", ".join(f"{values} to {made}" if is_python else f"{write_values(values)} to {write_values(made)}" for values, made in shown)
-        return f"Python function {FUNCTION}(x) of a list for {said}." if is_python else f"Code for {said}."
+        return self.write_request(said)
 
     def begin(self, example: Example) -> State:
         return {"rates": [], "last": "", "over": False, "errors": 0}
 
     def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
-        if self.config.write == "documentation":
+        if self.is_documentation(example):
             return self.take_document(example, state, parse_answer(text))
         code = self.parse_code(text)
         if code is None or "cases" not in example.data:
@@ -177,8 +196,8 @@ class Programs(World):
         """The program, as often as tests with swapped results send it back."""
         if state["over"]:
             raise LookupError("the episode is over")
-        program, data = tuple((name, number) for name, number in example.data["program"]), example.data
-        if self.config.write == "documentation":
+        program, data = read_stored_program(example), example.data
+        if self.is_documentation(example):
             return [write_answer(write_document(program))]
         times = 1 if data["shown"] == data["cases"][:SHOWN] else self.max_turns - len(state["rates"])
         return [self.write_code(program)] * times
@@ -189,7 +208,7 @@ class Programs(World):
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         names, count = LEVELS[example.data["level"]]
         kind, way = rng.random(), self.way(example, self.begin(example))
-        if self.config.write == "documentation":
+        if self.is_documentation(example):
             return self.tell_turns(example, way if kind < 0.6 else [write_answer(write_document(draw_program(rng, names, count)))])
         if kind < 0.4:
             return self.tell_turns(example, way)
@@ -210,6 +229,11 @@ class Programs(World):
             return None
         data = {"program": [list(one) for one in program], "cases": cases, "shown": cases[:SHOWN], "level": "hard"}
         return Example([Message("user", self.write_prompt(program, cases[:SHOWN], False))], write_program(program), data)
+
+
+def read_stored_program(example: Example) -> Program:
+    """The program behind an example."""
+    return tuple((name, number) for name, number in example.data["program"])
 
 
 def draw_tested_program(rng: random.Random, difficulty: str) -> tuple[Program, list[Case]]:
