@@ -48,7 +48,7 @@ class GraphQuestions(Graph):
     name = "graph_questions"
     title = "Questions to write and to answer"
     summary = "Some prompts ask for a question that given facts answer, others for the answer of one, by functions on a graph."
-    Config = GraphQuestionsConfig
+    Config = GraphQuestionsConfig  # type: ignore[assignment]
     config: GraphQuestionsConfig
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between. Answering: as in the world graph. Writing: 60 % ask what"
@@ -57,7 +57,7 @@ class GraphQuestions(Graph):
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
-        self.max_turn_tokens = 48
+        self.max_turn_tokens = 48  # type: ignore[misc]  # of this object alone
         self.rewards = make_rewards(
             self,
             {

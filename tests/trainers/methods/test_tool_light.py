@@ -120,7 +120,7 @@ def prepare_run(session, monkeypatch):
     run, world = session.run, Sums()
     run.attempt.task = world
     example = world.read("What is 2 * 3?")
-    run.attempt.spec.training.__dict__["max_length"] = 96
+    run.training.__dict__["max_completion_length"] = 96
     monkeypatch.setattr("trainers.methods.worlds.tool_light.examples_of", lambda rows, run: [example])
     return run, example
 
