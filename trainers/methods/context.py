@@ -79,6 +79,10 @@ class RunContext:
             self.others[folder] = self.frozen(folder)
         return self.others[folder]
 
+    def keep_other(self, name: str, model: Any) -> None:
+        """Makes a model that a method has trained known under a name, so that a player can be it (``folder``)."""
+        self.others[name] = model
+
     def frozen(self, folder: str) -> Any:
         """Another policy, frozen; "" is the policy the run started from. Raises SpecError."""
         model = policies.load_model(Path(folder) if folder else self.attempt.policy.folder, torch.float32)

@@ -1,8 +1,10 @@
 """Imitation alongside RL: cross-entropy on gold answers, for methods that combine both in one loss."""
 
+import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from trainers.contract.events import Message
@@ -46,3 +48,29 @@ def gold_loss(run: "RunContext", batch: "LossBatch") -> Tensor | None:
     logprobs, mask = run.logprobs(run.prompt_ids([examples[number].prompt for number in weights]), [golds[number] for number in weights])
     weight = mask.new_tensor(list(weights.values()))[:, None]
     return -masked_mean(logprobs, mask * weight, sum(map(len, golds.values())))
+
+
+def train_on_texts(
+    run: "RunContext", model: Any, rows: Sequence[tuple[Sequence[Message], str]], steps: int, learning_rate: float, rng: random.Random, size: int = 32
+) -> float:
+    """Supervised training of another model than the policy on (prompt, text), ``size`` rows a step; returns the loss of the last step, nats a token.
+
+    Leaves the model frozen and in evaluation mode.
+    """
+    prompts, texts = run.prompt_ids([prompt for prompt, _ in rows]), [run.completion_ids(text) for _, text in rows]
+    model.requires_grad_(True).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.0)
+    last = 0.0
+    for step in range(steps):
+        for group in optimizer.param_groups:  # linearly down to 0
+            group["lr"] = learning_rate * (1 - step / steps)
+        some = [rng.randrange(len(rows)) for _ in range(min(size, len(rows)))]
+        logprobs, mask = run.logprobs([prompts[row] for row in some], [texts[row] for row in some], model)
+        loss = -masked_mean(logprobs, mask)
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        last = loss.item()
+    model.requires_grad_(False).eval()
+    return last
