@@ -144,6 +144,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     completion: str
     turns: list[Turn]
     nodes: list[dict[str, Any]]
+    turn_labels: list[dict[str, Any]]
     reward: float | None
     rewards: dict[str, Any]
     advantage: float | None

@@ -4,7 +4,7 @@ import { announce, showToast } from "../base/page.js";
 
 const MOST = 50;
 const opposite = { delete: "restore", resolve: "reopen", reopen: "resolve" };
-const words = { delete: "Comment deleted", resolve: "Thread resolved", reopen: "Thread reopened", untag: "Tag removed", tag: "Tagged", rate: "Rated" };
+const words = { delete: "Comment deleted", resolve: "Thread resolved", reopen: "Thread reopened", untag: "Tag removed", tag: "Tagged", rate: "Rated", turn: "Turn labelled" };
 
 const nameStack = () => `undo-${nameScope()}`;
 const readStack = () => accessStorage("sessionStorage", nameStack()) || [];
@@ -58,5 +58,6 @@ export async function undoLast() {
   const answer = await sendChange(step.url, data);
   if (answer.status === 0) { showToast(describeFailure(answer), "error"); return; }
   keepStack(steps);
+  if (answer.status === 200) document.dispatchEvent(new CustomEvent("annotations:undone", { detail: answer.body }));
   showToast(answer.status === 200 ? `Undone: ${step.label}` : describeFailure(answer), answer.status === 200 ? "success" : "error", 4);
 }

@@ -61,12 +61,14 @@ from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RunSpec, TinyPolicy
 from trainers.contract.spool import SPOOL, SpoolError, SpoolWriter, last_attempt
 from trainers.data import datasets, identity, pairs
+from trainers.data.episode_rows import join_episode_rows
 from trainers.masked import launching as masked
 from trainers.methods import stack as stacks
 from trainers.policies import loading as policies
 from trainers.policies import tiny
 from trainers.rewards.columns import compose_task, find_weight_problems
 from trainers.tasks import registry
+from trainers.worlds.base import World
 
 log = logging.getLogger(__name__)
 
@@ -319,6 +321,8 @@ def read_data(attempt: Attempt) -> list[Any]:
             identity.check_dataset_digest(spec.dataset)
             rows = datasets.read_rows(Path(spec.dataset.path), training.trainer)
             refuse_unrendered(attempt, rows)
+            if isinstance(task, World) and task.form == "tags" and not datasets.calls_tools(rows):
+                rows = join_episode_rows(rows)
         if isinstance(training, Pairs):
             return pairs.with_noise(rows, training.label_noise, spec.seed)
         return datasets.examples_from_rows(rows) if isinstance(training, Rollouts) else rows

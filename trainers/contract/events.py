@@ -138,6 +138,9 @@ class Turn(msgspec.Struct, frozen=True):
     end: int
 
 
+MOST_NODE_TEXT = 2000  # characters of a node's text; a longer one ends in …
+
+
 class RolloutNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node of the tree of turns that a rollout is a path of: what one seat, or the world, adds.
 

@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 
 from trainers.attempt.telemetry import to_storable_text
-from trainers.contract.events import RolloutNode
+from trainers.contract.events import MOST_NODE_TEXT, RolloutNode
 from trainers.rollouts.compile import Row
 from trainers.rollouts.tree import Node
 
 MOST_NODES = 200
-MOST_TEXT = 2000  # characters of a node's text
 MOST_WHY = 200
 MOST_FACTS = 1500  # characters of a node's facts as JSON
 MOST_BYTES = 64_000  # of all nodes as JSON; nodes beside the rollout's own path are left out beyond it
@@ -68,7 +67,7 @@ def record_node(node: Node, starts: dict[int, tuple[int, int]]) -> RolloutNode:
         about=node.about,
         start=start,
         end=end,
-        text="" if start >= 0 or node.number == 0 else clean_text(node.text, MOST_TEXT),
+        text="" if start >= 0 or node.number == 0 else clean_text(node.text, MOST_NODE_TEXT),
         facts=clean_facts(node.facts),
         notes={clean_text(name, MOST_WHY): float(value) for name, value in node.notes.items() if math.isfinite(value)},
     )

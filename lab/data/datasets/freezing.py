@@ -20,6 +20,7 @@ from lab.data.datasets.row_building import BATCH, Composition, Progress, compose
 from lab.data.datasets.rows import BuiltRow
 from lab.data.datasets.rules import DatasetRule, RuleError
 from lab.data.datasets.sides import SourceRollout, read_sides, read_token_edges
+from lab.data.datasets.turn_pairs import compose_turn_labels, select_labelled_rollouts
 from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
 from lab.labelling.labels.models import Queue
 from lab.lib.clock import database_now
@@ -88,6 +89,8 @@ def build_version(version_id: int) -> None:
 def total_of(version: Version) -> int:
     if version.dataset.source == Source.IMPORT:
         return 0
+    if version.dataset.source == Source.TURNS:
+        return select_labelled_rollouts(version.dataset.team, DatasetRule.read(version.rule)).count()
     return int(items_of(version.dataset.team, version.rule.get("queues") or ()).count())
 
 
@@ -96,6 +99,8 @@ def composed_of(version: Version) -> Composition:
     rule = DatasetRule.read(version.rule)
     if version.dataset.source == Source.IMPORT:
         composed = compose_import(version, rule)
+    elif version.dataset.source == Source.TURNS:
+        composed = compose_turn_labels(version.dataset.team, rule, progress=version.beat)
     else:
         composed = compose_current_labels(version.dataset.team, rule, progress=version.beat)
     refuse_empty(composed, rule)
@@ -153,7 +158,7 @@ def made_of(row: Row) -> BuiltRow:
 def refuse_empty(composed: Composition, rule: DatasetRule) -> None:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in composed.left_out.most_common())
     if not composed.rows:
-        why = f" Excluded: {reasons}." if reasons else " These queues have no labels yet."
+        why = f" Excluded: {reasons}." if reasons else " There are no labels yet."
         raise Refusal(f"No rows are left, so there is nothing to freeze.{why} Relax the rule or label more items.", counts=composed.counts())
     if all(row.split == "test" for row in composed.rows):
         words = f"All {len(composed.rows)} rows fell into the test split (share {rule.test_share:g}). Lower the test share or change the split seed."
@@ -209,4 +214,6 @@ def preview_next_version(dataset: Dataset, rule: DatasetRule, most: int | None =
         composed = Composition()
         finalize_rows(imported_before(dataset), rule, composed)
         return composed
+    if dataset.source == Source.TURNS:
+        return compose_turn_labels(dataset.team, rule, most)
     return compose_current_labels(dataset.team, rule, most)

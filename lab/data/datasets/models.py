@@ -33,6 +33,7 @@ class Form(models.TextChoices):
 class Source(models.TextChoices):
     QUEUES = "queues"
     IMPORT = "import"
+    TURNS = "turns"  # labels on turns of episodes
 
 
 class Dataset(TeamOwned):

@@ -24,6 +24,7 @@ from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue
 from lab.lib.numbers import parse_ids
 from lab.lib.refusals import Problem
+from lab.rollouts.annotations.turn_labels import count_turn_labels
 from lab.teams.accounts import projects
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest
@@ -89,16 +90,19 @@ def create_dataset(request: LabRequest) -> HttpResponse:
     """The form (``?queue=``); POST makes the dataset and goes on to its page, where the rule is."""
     sent = request.POST if request.method == "POST" else request.GET
     name, form = sent.get("name", "").replace("\0", "").strip(), sent.get("form", Form.PREFERENCE)
-    queues, project = chosen_queues(request, sent.getlist("queue")), sent.get("project", "")
+    source = Source.TURNS if sent.get("source") == Source.TURNS else Source.QUEUES
+    queues = chosen_queues(request, sent.getlist("queue")) if source == Source.QUEUES else []
+    runs, project = rule_form.parse_run_numbers(sent.get("run", "")), sent.get("project", "")
     errors: dict[str, str] = {}
     if request.method == "POST":
-        errors = validate_dataset_form(name, form, queues) | projects.find_project_problem(request.team, project)
+        errors = validate_dataset_form(name, form, queues, source) | projects.find_project_problem(request.team, project)
         if not errors:
             with transaction.atomic():
                 where = projects.parse_project(request.team, project)
-                dataset = Dataset.objects.create(team=request.team, name=name, form=form, created_by=request.user, project=where)
+                about = {"rule": {"runs": runs}, "source": source} if source == Source.TURNS else {}
+                dataset = Dataset.objects.create(team=request.team, name=name, form=form, created_by=request.user, project=where, **about)
                 dataset.queues.set(queues)
-                record_audit_entry("dataset.create", dataset, form=dataset.form, queues=[queue.pk for queue in queues])
+                record_audit_entry("dataset.create", dataset, form=dataset.form, source=str(source), queues=[queue.pk for queue in queues])
             return redirect("dataset", dataset.pk)
     if not name and len(queues) == 1:
         name = queues[0].name
@@ -112,11 +116,12 @@ def create_dataset(request: LabRequest) -> HttpResponse:
         "errors": errors,
     }
     context |= {"queues": queue_choices(request.team), "chosen": {queue.pk for queue in queues}}
+    context |= {"source": str(source), "runs": ", ".join(map(str, runs)), "turn_labels": count_turn_labels(request.team)}
     context |= {"project": project, "projects": projects.list_project_choices(request.team, project)}
     return render(request, "datasets/new.html", context, status=422 if errors else 200)
 
 
-def validate_dataset_form(name: str, form: str, queues: list[Queue]) -> dict[str, str]:
+def validate_dataset_form(name: str, form: str, queues: list[Queue], source: str = Source.QUEUES) -> dict[str, str]:
     errors = {}
     if not name:
         errors["name"] = "Enter a name."
@@ -124,7 +129,10 @@ def validate_dataset_form(name: str, form: str, queues: list[Queue]) -> dict[str
         errors["name"] = f"The name has {len(name)} characters. Use at most 100."
     if form not in MAKERS:
         errors["form"] = "Unknown form. Choose one from the list."
-    if not queues:
+    if source == Source.TURNS:
+        if form != Form.PREFERENCE:
+            errors["form"] = "Labels on turns give preference pairs. Choose that form."
+    elif not queues:
         errors["queue"] = "No queue is chosen. Select at least one."
     elif form == Form.STEPWISE and not any(asks_for_steps(queue) for queue in queues):
         errors["queue"] = "None of these queues has step marks. Select one that does, or choose another form."
@@ -203,7 +211,7 @@ def preview_dataset_rule(request: LabRequest, dataset_id: int) -> HttpResponse:
         "cleaners": CLEANERS.items(),
     }
     newest = dataset.versions.filter(state=VersionState.READY).first()
-    cut = dataset.source == Source.QUEUES and composed.items >= PREVIEWED
+    cut = dataset.source != Source.IMPORT and composed.items >= PREVIEWED
     if newest and not cut:
         changes = count_differences(diff_entries(entries_of(newest), [make_diff_entry(row) for row in composed.rows]))
         context |= {"newest": newest, "changes": changes, "differ": sum(changes.values())}

@@ -35,6 +35,7 @@ def parse_rule_form(params: QueryDict, before: DatasetRule) -> DatasetRule:
     cleaning |= {name: params[f"cleaning_{name}"] for name in CLEANING_TEXTS if f"cleaning_{name}" in params}
     read_into(cleaning, params, CLEANING_SHARES, float, "a number", problems, "cleaning_")
     values["queues"] = parse_ids(params.getlist("queues"))
+    values["runs"] = parse_run_numbers(params.get("runs", ""))
     for name in (*WHOLE, *SHARES):
         if values.get(name, 0) is None:
             del values[name]
@@ -42,6 +43,11 @@ def parse_rule_form(params: QueryDict, before: DatasetRule) -> DatasetRule:
         raise RuleError(problems)
     cleaning = {name: value for name, value in cleaning.items() if value is not None}
     return DatasetRule.read({**before.as_json(), **values, "cleaning": cleaning})
+
+
+def parse_run_numbers(text: str) -> list[int]:
+    """The numbers in "12, #13"; what is no number is left out."""
+    return parse_ids(text.replace("#", " ").replace(",", " ").split())
 
 
 def read_into(
@@ -69,7 +75,7 @@ def build_rule_inputs(rule: DatasetRule, params: QueryDict | None = None) -> Map
     """What the inputs show: the rule's settings, or what was sent where it could not be read."""
     inputs: dict[str, Any] = {field.name: getattr(rule, field.name) for field in fields(DatasetRule) if field.name != "cleaning"}
     inputs |= {f"cleaning_{field.name}": getattr(rule.cleaning, field.name) for field in fields(Cleaning)}
-    inputs["queues"] = list(rule.queues)
+    inputs["queues"], inputs["runs"] = list(rule.queues), ", ".join(map(str, rule.runs))
     if params is not None and SENT in params:
         inputs |= {name: params[name] for name in inputs if name in params and name not in ("queues", "cleaning_by")}
         inputs |= {name: name in params for name in BOXES}

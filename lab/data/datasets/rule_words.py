@@ -14,6 +14,8 @@ def describe_rule(rule: DatasetRule, queues: Iterable[str], source: str = Source
     lines = [("Form", Form(rule.form).label)]
     if source == Source.QUEUES:
         lines += of_labels(rule, queues)
+    if source == Source.TURNS:
+        lines += describe_turn_labels(rule)
     lines += [("Split", describe_split(rule))]
     if rule.dedupe:
         lines.append(("Duplicates", "Duplicates: first one kept; contradictory rows excluded"))
@@ -53,6 +55,20 @@ def of_labels(rule: DatasetRule, queues: Iterable[str]) -> Iterator[tuple[str, s
         yield "Margin", MARGINS[rule.margin]
     if rule.corrections != "off":
         yield "Corrections", CORRECTIONS[rule.corrections]
+
+
+def describe_turn_labels(rule: DatasetRule) -> Iterator[tuple[str, str]]:
+    yield "Runs", ", ".join(f"#{number}" for number in rule.runs) or "all"
+    yield "Labels", "Majority of the labellers of a pair of branches"
+    if rule.min_agreement > 0:
+        yield "Agreement", f"At least {rule.min_agreement:.0%} of the votes"
+    if rule.min_labels > 1:
+        yield "Labels per pair", f"At least {rule.min_labels}"
+    if age := describe_policy_age(rule):
+        yield "Policy age", age
+    yield "Held-out prompts", "Included: do not evaluate on them afterwards" if rule.heldout else "Left out"
+    if rule.margin != "none":
+        yield "Margin", MARGINS[rule.margin]
 
 
 def describe_policy_age(rule: DatasetRule) -> str:

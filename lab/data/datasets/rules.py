@@ -60,6 +60,7 @@ class Cleaning:
 @dataclass(frozen=True)
 class DatasetRule:
     queues: tuple[int, ...] = ()
+    runs: tuple[int, ...] = ()  # numbers of the runs whose turns are meant, of a dataset of labels on turns; empty: all
     form: str = Form.PREFERENCE
     aggregation: str = "majority"
     min_agreement: float = 0.0  # share of the votes for the side that won; adjudicated answers are not asked for it
@@ -84,7 +85,7 @@ class DatasetRule:
     def as_json(self) -> dict[str, Any]:
         """Complete, with lists for tuples: what Version.rule holds."""
         data = asdict(self)
-        data["queues"] = list(self.queues)
+        data["queues"], data["runs"] = list(self.queues), list(self.runs)
         data["form"] = str(self.form)
         data["cleaning"]["by"] = list(self.cleaning.by)
         return data
@@ -92,13 +93,14 @@ class DatasetRule:
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> DatasetRule:
         """From JSON that a version keeps; unknown keys are ignored, missing ones have their defaults. Raises RuleError."""
-        known = {field.name for field in fields(cls)} - {"cleaning", "queues"}
+        known = {field.name for field in fields(cls)} - {"cleaning", "queues", "runs"}
         cleaning = dict(data.get("cleaning") or {})
         own = {name: value for name, value in cleaning.items() if name in {field.name for field in fields(Cleaning)} - {"by"}}
         try:
             rule = cls(
                 **{name: value for name, value in data.items() if name in known},
                 queues=tuple(sorted({int(pk) for pk in data.get("queues") or ()})),
+                runs=tuple(sorted({int(number) for number in data.get("runs") or ()})),
                 cleaning=Cleaning(**own, by=tuple(name for name in CLEANERS if name in (cleaning.get("by") or ()))),
             )
             rule.check()

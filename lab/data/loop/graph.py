@@ -170,6 +170,10 @@ class GraphBuilder:
             if version.dataset.source == Source.IMPORT:
                 data = GraphNode(("data", f"import {version.dataset_id}"), "Imported file", "import", reverse("dataset", args=[version.dataset_id]))
                 self.graph.join(self.graph.add(data), key, "imported")
+            if version.dataset.source == Source.TURNS:
+                url = reverse("dataset", args=[version.dataset_id])
+                data = GraphNode(("data", f"turns {version.dataset_id}"), "Labels on turns", "labels", url)
+                self.graph.join(self.graph.add(data), key, "frozen into")
             named = version.rule.get("queues") or [queue.pk for queue in version.dataset.queues.all()]
             for pk in named:
                 if pk in known:

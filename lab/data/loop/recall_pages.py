@@ -62,7 +62,7 @@ def shown_of(recall: Recall, descent: RunLineage) -> RecallSummary:
 def describe_touched_version(recall: Recall, version: Version) -> AffectedVersion:
     later = Version.objects.filter(dataset=version.dataset, created_at__gt=recall.at) if recall.at else Version.objects.none()
     since = later.select_related("dataset").order_by("-number").first()
-    return AffectedVersion(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source == Source.QUEUES)
+    return AffectedVersion(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source != Source.IMPORT)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -105,5 +105,6 @@ def explain_goal_refusal(goal: TrainingGoal, version: Version) -> str:
     form, imported = Form(version.dataset.form), version.dataset.source == Source.IMPORT
     if goal.form == form or (goal.trainer == "kto" and form == Form.STEPWISE and imported):  # of the lab's own marks an answer may lack its end
         return ""
-    fix = f"Import a file of {NEEDED[goal.form]}." if imported or goal.form == Form.PROMPT else "Create a dataset of that form from the same queues."
+    is_file = version.dataset.source != Source.QUEUES
+    fix = f"Import a file of {NEEDED[goal.form]}." if is_file or goal.form == Form.PROMPT else "Create a dataset of that form from the same queues."
     return f"Needs {NEEDED[goal.form]}; this version holds {NEEDED[form]}. {fix}"

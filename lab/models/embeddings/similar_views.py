@@ -19,7 +19,7 @@ from lab.models.embeddings.models import EmbeddingJob, JobKind
 from lab.models.embeddings.requests import COMPARED, ask_similar
 from lab.models.embeddings.similar import EXCERPT, find_similar, list_embedders
 from lab.models.embeddings.views import build_job_progress, render_job_state
-from lab.rollouts.reading.trajectory import get_team_rollout
+from lab.rollouts.reading.team_rollouts import get_team_rollout
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.text_pieces import iterate_text_pieces
 from lab.teams.accounts.models import Team

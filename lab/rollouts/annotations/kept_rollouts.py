@@ -13,10 +13,21 @@ OF_TEAM = """
 SELECT said.rollout_id FROM {table} AS said JOIN trajectories_rollout AS rollout ON rollout.id = said.rollout_id
 JOIN runs_run AS run ON run.id = rollout.run_id WHERE run.team_id = %(team)s
 """
+LABELLED = OF_TEAM + " AND said.withdrawn_at IS NULL"
+PREFERRED = LABELLED.format(table="annotations_turnpreference")
+REJECTED = PREFERRED.replace("said.rollout_id", "said.against_id")
 ANNOTATED = RolloutKeeper(
     "tagged, rated, marked or commented on",
     " UNION ALL ".join(
-        (TAGGED, COMMENTED, OF_TEAM.format(table="annotations_rating"), OF_TEAM.format(table="annotations_stepmark")),
+        (
+            TAGGED,
+            COMMENTED,
+            OF_TEAM.format(table="annotations_rating"),
+            OF_TEAM.format(table="annotations_stepmark"),
+            LABELLED.format(table="annotations_turnverdict"),
+            PREFERRED,
+            REJECTED,
+        ),
     ),
 )
 

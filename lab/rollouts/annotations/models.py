@@ -1,4 +1,5 @@
-"""What people say about rollouts while they read: tags, ratings, comments on stretches of tokens, marks on steps. Who and when stays with each.
+"""What people say about rollouts while they read: tags, ratings, comments on stretches of tokens, marks on steps, labels on turns. Who and when stays
+with each.
 
 Positions are tokens [start, end) of the rollout; ``snapshot`` is the text they covered, which outlives the rollout.
 """
@@ -118,3 +119,54 @@ class StepMark(TeamOwned):
 
     def __str__(self) -> str:
         return f"{self.mark} on tokens {self.start} to {self.end}"
+
+
+class TurnVerdict(TeamOwned):
+    """A person's verdict on one turn of an episode: on what was written from ``node`` of the rollout's tree on.
+
+    A verdict that is changed or taken back stays, with the time; one that counts has no ``withdrawn_at``, and a person has one a turn.
+    """
+
+    team_path = "rollout__run__team"
+
+    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="turn_verdicts", db_constraint=False)
+    user = models.ForeignKey(USER, models.CASCADE, related_name="+")
+    node = models.PositiveIntegerField()
+    verdict = models.CharField(max_length=8, choices=StepVerdict.choices)  # good or bad
+    snapshot = models.TextField(blank=True)  # the turn's text
+    created_at = models.DateTimeField(auto_now_add=True)
+    withdrawn_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["rollout", "user", "node"], condition=models.Q(withdrawn_at=None), name="turn_judged_once")]
+        ordering = ["node", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.verdict} on the turn at node {self.node}"
+
+
+class TurnPreference(TeamOwned):
+    """Of two branches of one state the one that a person prefers. Each is a node of a rollout's tree; mostly of the same rollout."""
+
+    team_path = "rollout__run__team"
+
+    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="turn_preferences", db_constraint=False)
+    chosen = models.PositiveIntegerField()
+    against = models.ForeignKey(Rollout, models.CASCADE, related_name="+", db_constraint=False)  # whose tree ``rejected`` is in
+    rejected = models.PositiveIntegerField()
+    user = models.ForeignKey(USER, models.CASCADE, related_name="+")
+    chosen_text = models.TextField(blank=True)
+    rejected_text = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    withdrawn_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["rollout", "chosen", "against", "rejected", "user"], condition=models.Q(withdrawn_at=None), name="branch_preferred_once"
+            )
+        ]
+        ordering = ["chosen", "pk"]
+
+    def __str__(self) -> str:
+        return f"node {self.chosen} over node {self.rejected}"

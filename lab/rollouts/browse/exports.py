@@ -103,9 +103,9 @@ def write_parquet_batches(batches: Batches, components: Sequence[str], tokens: b
 
 
 def type_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Nodes are JSON, because each world has facts of its own."""
-    nodes = json.dumps(record["nodes"], ensure_ascii=False)
-    return {**record, **{name: to_name_value_pairs(record[name]) for name in NAMED_NUMBERS}, "nodes": nodes}
+    """Nodes are JSON, because each world has facts of its own, and so are labels on them."""
+    texts = {name: json.dumps(record[name], ensure_ascii=False) for name in ("nodes", "turn_labels")}
+    return {**record, **{name: to_name_value_pairs(record[name]) for name in NAMED_NUMBERS}, **texts}
 
 
 def to_name_value_pairs(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -125,6 +125,7 @@ def schema_of(pa: Any, tokens: bool) -> Any:
         ("completion", pa.large_string()),
         ("turns", pa.list_(pa.struct([("role", pa.string()), ("start", pa.int64()), ("end", pa.int64())]))),
         ("nodes", pa.string()),
+        ("turn_labels", pa.string()),
         ("reward", pa.float64()),
         ("rewards", numbers),
         ("advantage", pa.float64()),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lab.rollouts.annotations.summary import Summary, summarize_annotations
+from lab.rollouts.annotations.turn_labels import export_turn_labels
 from lab.rollouts.trajectories.alternatives import unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from trainers.contract.arrays import PackError, unpack_array
@@ -43,6 +44,7 @@ NAMES = (  # of a record without token arrays, in their order
     "completion",
     "turns",
     "nodes",
+    "turn_labels",
     "reward",
     "rewards",
     "advantage",
@@ -68,11 +70,15 @@ def build_export_batches(rollouts: Iterable[Rollout], tokens: bool) -> Iterator[
     left = iter(rollouts)
     while batch := list(islice(left, BATCH_WITH_TOKENS if tokens else BATCH)):
         said = summarize_annotations(rollout.pk for rollout in batch)
+        labels = export_turn_labels(batch)
         packed = RolloutTokens.objects.filter(rollout__in=batch).in_bulk() if tokens else {}
-        yield [build_export_record(rollout, said[rollout.pk]) | (collect_token_arrays(packed.get(rollout.pk)) if tokens else {}) for rollout in batch]
+        yield [
+            build_export_record(rollout, said[rollout.pk], labels[rollout.pk]) | (collect_token_arrays(packed.get(rollout.pk)) if tokens else {})
+            for rollout in batch
+        ]
 
 
-def build_export_record(rollout: Rollout, said: Summary) -> dict[str, Any]:
+def build_export_record(rollout: Rollout, said: Summary, labels: list[dict[str, Any]]) -> dict[str, Any]:
     run, prompt = rollout.run, rollout.prompt
     return {
         "id": rollout.pk,
@@ -88,6 +94,7 @@ def build_export_record(rollout: Rollout, said: Summary) -> dict[str, Any]:
         "completion": rollout.completion,
         "turns": [{"role": str(role), "start": start, "end": end} for role, start, end in rollout.turns],
         "nodes": rollout.nodes,
+        "turn_labels": labels,
         "reward": rollout.reward,
         "rewards": rollout.rewards,
         "advantage": rollout.advantage,

@@ -6,18 +6,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from lab.lib.costly import limit_costly_requests
-from lab.rollouts.reading.episode_nodes import count_branches, list_nodes
 from lab.rollouts.reading.rollout_links import AdjacentRollouts, build_rollout_walk
+from lab.rollouts.reading.team_rollouts import get_team_rollout
+from lab.rollouts.reading.turn_label_pages import build_episode_context
 from lab.rollouts.trajectories.cards import card_of, lengths_of
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
 from lab.rollouts.trajectories.packed_rollout import VERSION, pack_rollout
 from lab.rollouts.trajectories.steps import PHASE_LABELS
 from lab.rollouts.trajectories.text_pieces import CUT_AT, escape_invisible_text, iterate_text_pieces
+from lab.rollouts.trajectories.turn_tree import read_turn_tree
 from lab.training.runs.stack import stack_of
 
 FOLD_PROMPT, FOLD_EARLIER = 1500, 200  # characters of the last message, and of those before it, that are shown without unfolding
@@ -39,12 +41,6 @@ MODES = (("", "Rendered"), ("text", "Raw text"), ("tokens", "Raw tokens"))
 CLIPS = (90, 95, 98, 100)
 
 
-def get_team_rollout(request: HttpRequest, rollout_id: int) -> Rollout:
-    """The team's rollout with its run and prompt, or 404."""
-    mine = Rollout.objects.of(request.team).select_related("run", "prompt")  # type: ignore[attr-defined]
-    return get_object_or_404(mine, pk=rollout_id)
-
-
 @require_safe
 @limit_costly_requests(lambda request: "re=" in request.GET.get("list", ""))
 def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
@@ -54,7 +50,7 @@ def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
     carried = build_carried_query(request, listed)
     head = rollout.completion[:CUT_AT]
     lengths = lengths_of([rollout]).get(rollout.pk) if rollout.turns or rollout.nodes else None
-    nodes = list_nodes(rollout, lengths)
+    tree = read_turn_tree(rollout, lengths)
     where = {"phase": rollout.phase, "step": rollout.step}
     return render(
         request,
@@ -75,8 +71,7 @@ def show_rollout_page(request: HttpRequest, rollout_id: int) -> HttpResponse:
             else "",
             "listed": listed,
             "carried": carried,
-            "nodes": nodes,
-            "branches": count_branches(nodes),
+            **build_episode_context(request, rollout, tree),
             "packed_version": VERSION,
             "overlays": OVERLAYS,
             "modes": MODES,

@@ -8,6 +8,7 @@ from django.test import Client
 
 from lab.rollouts.reading.episode_nodes import count_branches, list_nodes
 from lab.rollouts.trajectories.models import Rollout
+from lab.rollouts.trajectories.turn_tree import read_turn_tree
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run, Status
 from tests.hostile import MARK, PAYLOADS, stored
@@ -50,7 +51,7 @@ def test_nodes_come_from_the_spool_to_the_row_and_the_page(run: Run, as_owner: C
 
 def test_a_node_shows_its_part_of_the_completion_and_what_the_world_said(run: Run) -> None:
     store(run, started(), rollout(nodes=TREE, completion="abcdefghij"))
-    lines = list_nodes(Rollout.objects.get(run=run), np.array([1, 2, 3, 4]))
+    lines = list_nodes(read_turn_tree(Rollout.objects.get(run=run), np.array([1, 2, 3, 4])))
     by_number = {line.number: line for line in lines}
     assert ["".join(piece.text for piece in by_number[number].pieces) for number in (1, 2, 5)] == ["abc", "def", "ghij"]
     first, gone = by_number[1], by_number[3]

@@ -13,7 +13,7 @@ from ninja import Field, Schema, Status
 from lab.data.datasets import exports
 from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.freezing import freeze_next_version
-from lab.data.datasets.models import Dataset, Form, Version, VersionState
+from lab.data.datasets.models import Dataset, Form, Source, Version, VersionState
 from lab.data.datasets.pages import labelled_queues, stored_rule, validate_dataset_form
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of
 from lab.data.datasets.rules import DatasetRule
@@ -41,7 +41,7 @@ class DatasetOut(Schema):
     name: str
     url: str
     form: str = Field(examples=["preference"], description="preference, kto, completion, stepwise or prompt.")
-    source: str = Field(description="queues or import.")
+    source: str = Field(description="queues, import or turns (labels on turns of episodes).")
     project: int | None
     queues: list[int] = Field(description="Ids of the queues whose labels are its rows.")
     created_at: datetime
@@ -72,7 +72,9 @@ class DatasetDetail(DatasetOut):
 class DatasetIn(RequestBody):
     name: str = Field(max_length=100, examples=["Sums, judged"])
     form: Literal["preference", "kto", "completion", "stepwise"] = "preference"
-    queues: list[int] = Field(max_length=200, description="Ids of the queues whose labels become rows.", examples=[[3]])
+    source: Literal["queues", "turns"] = Field("queues", description="turns: labels on turns of episodes, which give step pairs (form preference).")
+    queues: list[int] = Field([], max_length=200, description="Ids of the queues whose labels become rows.", examples=[[3]])
+    runs: list[int] = Field([], max_length=1000, description="Of turns: numbers of the runs that are meant; empty: all.")
 
 
 class FreezeIn(RequestBody):
@@ -163,11 +165,12 @@ def get_dataset(request: HttpRequest, dataset_id: int) -> object:
 
 @router.post("/datasets", auth=require_permission("datasets.write"), response={201: DatasetOut, 200: DatasetOut}, summary="Create a dataset")
 def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
-    """From labelling queues. Freeze it to get rows."""
+    """From labelling queues, or from labels on turns. Freeze it to get rows."""
     caller = caller_of(request)
     queues = list(labelled_queues(caller.team).filter(pk__in=[queue for queue in given.queues if 0 < queue < 2**63]))
     name = given.name.strip()
-    problems = validate_dataset_form(name, given.form, queues)
+    is_turns = Source(given.source) == Source.TURNS
+    problems = validate_dataset_form(name, given.form, queues, given.source)
     if len(queues) < len(set(given.queues)) and "queue" not in problems:
         problems["queue"] = "Your team has no such queue, or its labels cannot become rows."
     if problems:
@@ -177,9 +180,10 @@ def make_dataset(request: HttpRequest, given: DatasetIn, key: Key) -> object:
 
     def act() -> list[Any]:
         with transaction.atomic():
-            dataset = Dataset.objects.create(team=caller.team, name=name, form=Form(given.form), created_by=caller.user)
-            dataset.queues.set(queues)
-            record_audit_entry("dataset.create", dataset, form=dataset.form, queues=[queue.pk for queue in queues])
+            about = {"source": Source.TURNS, "rule": {"runs": given.runs}} if is_turns else {}
+            dataset = Dataset.objects.create(team=caller.team, name=name, form=Form(given.form), created_by=caller.user, **about)
+            dataset.queues.set([] if is_turns else queues)
+            record_audit_entry("dataset.create", dataset, form=dataset.form, source=given.source, queues=[queue.pk for queue in queues])
         return [dataset.pk]
 
     [pk], fresh = run_idempotent_action(request, caller, key, act)

@@ -63,6 +63,9 @@ class RolloutOut(Schema):
     completion: str
     turns: list[Turn]
     nodes: list[dict[str, Any]] = Field(description="The tree of turns it is a path of, what was cut or asked beside it included; empty for most.")
+    turn_labels: list[dict[str, Any]] = Field(
+        description="Labels on its turns: `node` with `verdict` (good or bad), or with `preferred_to` (the node of another branch of the same state)."
+    )
     reward: float | None
     rewards: dict[str, Any] = Field(description="Value of each reward function.")
     advantage: float | None
