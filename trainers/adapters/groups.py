@@ -64,8 +64,8 @@ class RewardedAdapter(Resumable):
         self.scores: dict[str, list[float | None]] = {}
 
     def reward_function(self, name: str) -> Callable[..., list[float | None]]:
-        def function(completions: list[list[dict[str, str]]], example: list[int], **rest: Any) -> list[float | None]:
-            rows = [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, example, strict=True)]
+        def function(completions: list[list[dict[str, str]]], **columns: Any) -> list[float | None]:
+            rows = self.scored_rows(completions, columns)
             scores = self.attempt.columns.score_column(name, rows, self.state.global_step + 1)
             for metric, value in self.attempt.columns.measure(name, scores).items():
                 self.log_reward_metric(metric, ranks.count() * value)  # a sum, which TRL averages over the processes
@@ -75,6 +75,10 @@ class RewardedAdapter(Resumable):
 
         function.__name__ = name  # TRL names its metrics after it
         return function
+
+    def scored_rows(self, completions: list[list[dict[str, str]]], columns: Mapping[str, Any]) -> list[tuple[str, Example]]:
+        """What reward functions are asked about. ``columns``: of the data set, as TRL hands them on."""
+        return [(completion[-1]["content"], self.examples[i]) for completion, i in zip(completions, columns["example"], strict=True)]
 
     def told_scores(self) -> Sequence[Mapping[str, float | None]]:
         """Of each row, what its world says of the state the episode ended in, in place of its text; () where there are texts alone."""
@@ -123,6 +127,22 @@ class GroupAdapter(RewardedAdapter):
     def told_scores(self) -> Sequence[Mapping[str, float | None]]:
         return [episode.scores for episode in self.episodes] if self.episodes is not None else ()
 
+    def scored_rows(self, completions: list[list[dict[str, str]]], columns: Mapping[str, Any]) -> list[tuple[str, Example]]:
+        if self.task.trl is None or self.episodes is None:
+            return super().scored_rows(completions, columns)
+        answers = [episode.answer or "" for episode in self.episodes]
+        return [(answer, self.examples[row["example"]]) for answer, row in zip(answers, self.rows, strict=True)]
+
+    def read_texts(self, completions: list[list[dict[str, str]]]) -> list[str]:
+        """All that stands in each completion, as its tokens say it: of a task that TRL answers the messages are only the last one's content."""
+        if self.task.trl is None or self.episodes is None:
+            return [completion[-1]["content"] for completion in completions]
+        return [episode.text for episode in self.episodes]
+
+    def rows_for_trl(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows of the batch as TRL is given them."""
+        return rows
+
     @property
     def scores_what_it_sampled(self) -> bool:
         """Whether TRL computes the log-probabilities of a batch right after sampling it."""
@@ -147,7 +167,7 @@ class GroupAdapter(RewardedAdapter):
         def function(completions: list[list[dict[str, str]]], log_metric: Callable[[str, float], None], **rest: Any) -> list[float | None]:
             assert self.people is not None
             people, rows = self.people, ranks.all_of_list(self.rows)
-            texts = ranks.all_of_list([completion[-1]["content"] for completion in completions])
+            texts = ranks.all_of_list(self.read_texts(completions))
             references = [self.examples[row["example"]].reference for row in rows]
             asking = Asking(self.scoring.step, self.first_group, self.num_generations, self.scoring.prompts_of(rows), references, texts)
             scored = ranks.done_by_first(lambda: people.score(asking))
@@ -174,7 +194,7 @@ class GroupAdapter(RewardedAdapter):
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], prompts: Any, completions: Any, completion_ids_list: list[list[int]]) -> Tensor:
         scores: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)  # (B, F), of all processes
-        texts = [completion[-1]["content"] for completion in completions]
+        texts = self.read_texts(completions)
         texts, ids, rows, *values = ranks.all_of_columns(texts, completion_ids_list, self.rows, *self.scores.values())
         self.all_rows = rows  # a rollout method may have asked something else in a row
         examples = [self.examples[row["example"]] for row in self.all_rows]
@@ -191,7 +211,7 @@ class GroupAdapter(RewardedAdapter):
         groups = [self.first_group + row // self.num_generations for row in range(len(every))]
         self.alternatives.begin(self.scoring.step, groups, self.scores_what_it_sampled, own.start)
         with self.reference_kept():
-            output: dict[str, Any] = super()._generate_and_score_completions(self.rows)
+            output: dict[str, Any] = super()._generate_and_score_completions(self.rows_for_trl(self.rows))
         assert self.batch is not None
         widen_completions(output, max(map(len, self.batch.ids)), self.attempt.policy.tokenizer.pad_token_id)
         self.batch.episodes = ranks.all_of_list(self.episodes) if self.episodes is not None else None

@@ -73,6 +73,7 @@ class GenerationBatch:
             token_advantages=b"" if self.token_advantages is None else arrays.pack_array(self.token_advantages[row][: len(self.ids[row])], "e"),
             filtered=self.left_out(row, score, ended, episode),
             alternatives=self.alternatives.get(row),
+            answer=episode.answer if episode else None,
         )
 
     def nodes_of(self, row: int) -> list[RolloutNode]:

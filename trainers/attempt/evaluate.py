@@ -1,7 +1,7 @@
 """Held-out evaluation: the same prompts, sampled with the same seed, at every measurement; training does not notice that it happened."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from trainers.rollouts.record import record_nodes
 from trainers.tasks.base import Example
 
 SHORTEST = 8  # tokens that an answer may always have
+SampleHeldOut = Callable[[Sequence[Example], Sampling, Callable[[int], None]], list[Completion]]  # told how many are done
 
 
 @contextmanager
@@ -51,6 +52,7 @@ class HeldOut:
         self.watched = [keeps_alternatives(share, spec.seed, "heldout", place) for place in range(len(self.examples))]
         kept = spec.telemetry.alternatives
         self.how = Sampling(spec.evaluation.temperature, self.longest(), attempt.sampling_batch, alternatives=kept)
+        self.sampled_by: SampleHeldOut | None = None  # of a task that TRL answers; else the lab's own sampler does
 
     def longest(self) -> int:
         training = self.attempt.spec.training
@@ -66,16 +68,16 @@ class HeldOut:
         """Samples one answer for each prompt and reports rollouts and metrics of ``step``; returns the metrics."""
         attempt = self.attempt
         attempt.reporter.phase("evaluating", 0, len(self.examples))
-        sampler = Sampler(model, attempt.policy.tokenizer, attempt.task, self.how)
         with own_randomness(attempt.spec.seed, attempt.policy.device):
-            completions = sampler.complete(self.examples, lambda done: attempt.reporter.phase("evaluating", done, len(self.examples)), self.watched)
+            completions = self.sample(model)
         return self.report(completions, step)
 
     def report(self, completions: Sequence[Completion], step: int, more: Mapping[str, float | None] = {}) -> dict[str, float | None]:
         """Scores one answer to each prompt, reports them and their metrics, ``more`` of them included, and returns the metrics."""
         attempt = self.attempt
-        rows = [(made.text, example) for made, example in zip(completions, self.examples, strict=True)]
-        scores = [score | made.scores for score, made in zip(attempt.columns.score_rows(rows, step), completions, strict=True)]
+        answers = [made.text if made.answer is None else made.answer for made in completions]
+        scores = attempt.columns.score_rows(list(zip(answers, self.examples, strict=True)), step)
+        scores = [score | made.scores for score, made in zip(scores, completions, strict=True)]
         sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
         values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards))) | dict(more)
         scored = [
@@ -85,12 +87,22 @@ class HeldOut:
         attempt.reporter.later(partial(build_measurement_events, scored, completions, attempt.pieces, attempt.reporter.stamp(), values))
         return values
 
+    def sample(self, model: Any) -> list[Completion]:
+        """One completion for each example."""
+
+        def progress(done: int) -> None:
+            self.attempt.reporter.phase("evaluating", done, len(self.examples))
+
+        if self.sampled_by is not None:
+            return self.sampled_by(self.examples, self.how, progress)
+        return Sampler(model, self.attempt.policy.tokenizer, self.attempt.task, self.how).complete(self.examples, progress, self.watched)
+
 
 def build_scored_fields(example: Example, made: Completion, score: dict[str, float | None], total: float | None) -> dict[str, Any]:
     """What a sampled and scored completion says about itself, as arguments of Scored."""
     several = len(made.turns) > 1
     return {
-        "prompt": example.prompt,
+        "prompt": example.prompt if made.asked is None else made.asked,
         "reference": example.reference,
         "text": made.text,
         "rewards": score,
@@ -101,6 +113,7 @@ def build_scored_fields(example: Example, made: Completion, score: dict[str, flo
         "turns": made.turns if several else [],
         "nodes": record_nodes(made.row, []) if made.row is not None else [],
         "alternatives": made.alternatives,
+        "answer": made.answer,
     }
 
 

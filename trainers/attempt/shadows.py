@@ -121,7 +121,7 @@ class Shadows:
             "definition": column.definition.model_dump(),
             "rows": [
                 {
-                    "completion": scored.text,
+                    "completion": scored.text if scored.answer is None else scored.answer,
                     "reference": example.reference,
                     "data": example.data,
                     "prompt": [{"role": message.role, "content": message.content} for message in example.prompt],

@@ -129,6 +129,7 @@ class Scored:
     token_advantages: bytes = b""
     filtered: str = ""
     alternatives: Alternatives | None = None
+    answer: str | None = None  # what reward functions score, where that is not the whole text
 
 
 def build_rollout_event(

@@ -54,6 +54,7 @@ from trainers.attempt.report import Reporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.checks.machine_needs import find_machine_problems
 from trainers.checks.preflight import find_turn_problem
+from trainers.checks.trl_needs import find_trl_problems
 from trainers.contract.events import AttemptFinished, AttemptStarted, Inputs, Saved
 from trainers.contract.hyperparameters import DPO, KTO, Demonstrated, GroupRollouts, OnlineDPO, Pairs, Preferences, Reward, Rollouts
 from trainers.contract.machine import HERE, Machine, list_optional_packages
@@ -256,6 +257,8 @@ def find_task(spec: RunSpec) -> Any:
         raise SpecError(problems)
     if problem := find_turn_problem(spec, composed):
         raise SpecError([problem])
+    if problems := find_trl_problems(spec, composed):
+        raise SpecError(problems)
     return composed
 
 

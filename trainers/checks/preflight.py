@@ -18,6 +18,7 @@ from trainers.checks.memory_remedy import MemoryRemedy, find_memory_remedy
 from trainers.checks.model_facts import ModelAnswer, ModelFacts
 from trainers.checks.model_memory import estimate_training_memory
 from trainers.checks.model_settings import find_unsuitable_settings
+from trainers.checks.trl_needs import find_trl_problems, find_wrong_data
 from trainers.contract import spans, stacking
 from trainers.contract.batches import compute_batch_figures
 from trainers.contract.hyperparameters import GKD, Demonstrated, GroupRollouts, Preferences, Reward, Rollouts
@@ -136,6 +137,7 @@ def try_task(spec: RunSpec, task: Task, rows: list[datasets.Row] | None, context
     """Everything that needs the task's own code."""
     examples = draw_examples(spec, task, rows)
     report.samples = samples_of(spec, task, rows, examples[:SHOWN])
+    report.problems += find_wrong_data(task, examples)
     check_lengths(spec, task, examples, context, report)
     check_rows_fit(spec, task, examples, rows, report)
     check_rewards(spec, task, examples, report)
@@ -157,6 +159,7 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
         return None
     if problem := find_turn_problem(spec, task):
         report.problems.append(problem)
+    report.problems += find_trl_problems(spec, task)
     if spec.human is not None and HUMAN in task.rewards:
         report.refuse("human.share", spec.human.share, f"{task.name} has a reward function of its own called {HUMAN}", "rename it, or ask nobody")
     if problems := find_column_problems(task, spec):
@@ -169,7 +172,7 @@ def check_task(spec: RunSpec, report: PreflightReport) -> Task | None:
 
 def find_turn_problem(spec: RunSpec, task: Task) -> Problem | None:
     """Where the task's world answers and the trainer samples single answers."""
-    if task.max_turns == 1:
+    if task.max_turns == 1 or task.trl is not None:
         return None
     if spec.training.takes_turns:
         return find_turns_of_vllm(spec, task)

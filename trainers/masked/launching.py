@@ -38,7 +38,7 @@ def ensure_masked_start(spec: RunSpec, task: Task, reporter: Reporter, stop: Sto
 
 def refuse_turns(task: Task) -> None:
     """Raises SpecError for a task of several turns: a masked policy writes its answer in one window."""
-    if task.max_turns > 1:
+    if task.max_turns > 1 or task.trl is not None:
         message = "it has several turns, and a masked policy writes its answer at once"
         raise SpecError([Problem("task.name", task.name, message, "choose a task of one turn")])
 

@@ -33,6 +33,8 @@ class Completion:
     text: str = ""
     alternatives: Alternatives | None = None  # of the tokens so far, where they are wanted
     scores: dict[str, float | None] = field(default_factory=dict)  # what its world says of the state it ended in, in place of its text
+    asked: Sequence[Message] | None = None  # the prompt, where it is not its example's: an environment may have added an observation
+    answer: str | None = None  # what reward functions score, where that is not the whole text
     row: "Row | None" = field(default=None, compare=False, repr=False)  # of the tree that it was made from, where it was
 
     @property

@@ -16,6 +16,7 @@ from trainers.contract.reward_definitions import RewardColumn
 
 if TYPE_CHECKING:
     from trainers.rewards.scores import Scorer
+    from trainers.tasks.trl_rollouts import TRLRollouts
 
 Split = Literal["train", "heldout", "pairs"]
 
@@ -62,6 +63,7 @@ class Task:
     available: Mapping[str, int] | None = None  # how many prompts there are, by split; None: as many as are wanted
     demonstrations: str  # what the cold start's demonstrations are like, said to the person who launches one
     stop: ClassVar[tuple[str, ...]] = ()  # a turn of the policy also ends after one of these
+    trl: ClassVar["TRLRollouts | None"] = None  # TRL's own ways of several turns, in place of ``respond``
     max_turns: ClassVar[int] = 1
     max_turn_tokens: ClassVar[int] = 0  # longest single turn of the policy; 0 = as long as the completion may be
     family: ClassVar[str] = CORE  # tasks of one family share the built-in policy's vocabulary

@@ -20,6 +20,7 @@ from trainers.tasks.base import Task
 from trainers.tasks.calendar_days import CalendarDays
 from trainers.tasks.kb import Kb
 from trainers.tasks.mini_gsm import MiniGsm
+from trainers.tasks.trl_rollouts import add_environment_rewards, check_trl_rollouts
 from trainers.worlds.base import World
 
 log = logging.getLogger(__name__)
@@ -72,12 +73,23 @@ def load_task_plugin(entry: EntryPoint) -> Task:
     kind = entry.load()
     if not (isinstance(kind, type) and issubclass(kind, Task)):
         raise TypeError(f"{entry.value} is not a subclass of trainers.tasks.base.Task")
-    missing = [name for name in ("name", "title", "summary", "difficulties", "rewards", "demonstrations") if not hasattr(kind, name)]
+    return make_usable_task(kind, entry.value)
+
+
+def make_usable_task(kind: type[Task], called: str) -> Task:
+    """The task of a class of another package, ``called`` so in messages. Raises TypeError with what it lacks."""
+    needed = ("name", "title", "summary", "difficulties", "demonstrations", *(() if kind.trl else ("rewards",)))
+    missing = [name for name in needed if not hasattr(kind, name)]
     if missing:
-        raise TypeError(f"{entry.value} does not define {', '.join(missing)}")
-    if not kind.rewards or not kind.difficulties:
-        raise TypeError(f"{entry.value} needs at least one reward function and one difficulty")
-    return kind()
+        raise TypeError(f"{called} does not define {', '.join(missing)}")
+    if kind.trl is not None and issubclass(kind, World):
+        raise TypeError(f"{called} is a world, which the lab plays itself: subclass Task to use trl")
+    task = kind()
+    check_trl_rollouts(task)
+    add_environment_rewards(task)
+    if not task.rewards or not task.difficulties:
+        raise TypeError(f"{called} needs at least one reward function and one difficulty")
+    return task
 
 
 def all_tasks() -> dict[str, Task]:
