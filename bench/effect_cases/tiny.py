@@ -161,7 +161,7 @@ def read(folder: Path) -> Trained:
     made = Trained([], {})
     for line in spool.read_spool_lines(folder / spool.SPOOL, 0, limit=1 << 30):
         event = line.event
-        if isinstance(event, Metrics) and ("loss" in event.values or "procedure/tokens" in event.values):
+        if isinstance(event, Metrics) and "loss" in event.values:
             made.steps.append(event.values)
         elif isinstance(event, Metrics) and "heldout/length" in event.values:
             made.heldout[event.step] = event.values

@@ -105,7 +105,7 @@ def test_vllm_on_a_cpu_is_refused():
     ("parts", "field", "fix"),
     [
         ({"training": {"trainer": "grpo", "num_generation": 4}}, "training.num_generation", "did you mean training.num_generations?"),
-        ({"training": {"trainer": "sft", "num_generations": 4}}, "training.num_generations", "only for trainer grpo or rloo; remove it"),
+        ({"training": {"trainer": "sft", "num_generations": 4}}, "training.num_generations", "only for trainer grpo or rloo or procedure; remove it"),
         ({"policy": {"kind": "tiny", "path": "x"}}, "policy.path", "only for kind folder; remove it"),
         ({"learning_rate": 1e-4}, "learning_rate", "it belongs to training.learning_rate"),
         ({"sed": 4}, "sed", "did you mean seed?"),

@@ -269,8 +269,7 @@ RECIPES = (
     Recipe(
         "procedure",
         "Procedure without training",
-        "Rounds of sampling from a policy whose weights stay as they are. A method stacked on it decides what is sampled and what is kept from round"
-        " to round; alone it measures the policy.",
+        "Rounds of sampling that change no weight: a method on it decides what is asked and what is kept. Alone it measures the policy.",
         1,
         (
             RecipeStage(
