@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
@@ -101,7 +102,8 @@ def build_demonstrations(task: Task, count: int, seed: int, difficulty: str, tok
     rng = random.Random(seed)
     examples = task.draw_demonstrations(count, seed, difficulty)
     if isinstance(task, WindowWorld):
-        return [tokenize_turns(prompt, said, tokenizer) for example in examples for prompt, said in task.draw_contexts(example, rng)]
+        contexts = (context for example in examples for context in task.draw_contexts(example, rng))
+        return [tokenize_turns(prompt, said, tokenizer) for prompt, said in islice(contexts, count)]
     if isinstance(task, World):
         return [tokenize_turns(example.prompt, task.turns(example, rng), tokenizer) for example in examples]
     return [
