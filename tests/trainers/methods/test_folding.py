@@ -3,6 +3,7 @@
 import pytest
 
 from tests.trainers.methods.reading_scripts import OPTIONS, read_to_the_end, script_reading
+from trainers.adapters.sft import build_demonstrations
 from trainers.methods import folding
 from trainers.worlds.reader import Reader
 
@@ -58,3 +59,14 @@ def test_an_episode_can_be_ended(session):
     for leaf in play(session, lambda node: "end"):
         assert (leaf.by, leaf.finish, leaf.fate) == ("world", "length", "kept")
         assert not session.is_right(leaf)
+
+
+def test_demonstrations_are_rows_of_one_context_each_and_as_many_as_were_wanted(session):
+    rows = build_demonstrations(session.run.task, 40, 0, "medium", session.run.tokenizer)
+    assert len(rows) == 40
+    windows = [row for row in rows if "<memory>" in row["prompt"][-1]["content"]]
+    assert 10 < len(windows) < 40
+    for row in windows:
+        trained = [id_ for id_, mine in zip(row["input_ids"], row["completion_mask"], strict=True) if mine]
+        assert session.run.tokenizer.decode(trained, skip_special_tokens=True) == row["completion"][0]["content"]
+    assert build_demonstrations(session.run.task, 40, 0, "medium", session.run.tokenizer) == rows
