@@ -59,7 +59,7 @@ def list_calls(needed: Sequence[Fact]) -> list[list[str]]:
     return [["neighbours" if relation in EDGES else "feature", f"{who} {relation}"] for who, relation in needed]
 
 
-def lead_to(nodes: Nodes, who: str, hops: int, rng: random.Random) -> list[Fact]:
+def find_chain(nodes: Nodes, who: str, hops: int, rng: random.Random) -> list[Fact]:
     """Edges that lead to ``who``, the first one farthest away; at most ``hops``, fewer where nobody leads on."""
     chain = list[Fact]()
     for _ in range(hops):
@@ -71,7 +71,7 @@ def lead_to(nodes: Nodes, who: str, hops: int, rng: random.Random) -> list[Fact]
     return chain
 
 
-def ask_along(chain: Sequence[Fact], last: Fact) -> Question:
+def build_question(chain: Sequence[Fact], last: Fact) -> Question:
     """The question that these facts answer: edges, then the feature."""
     return Question(chain[0][0] if chain else last[0], tuple(edge for _, edge in chain), last[1])
 
@@ -79,12 +79,12 @@ def ask_along(chain: Sequence[Fact], last: Fact) -> Question:
 def draw_documents(nodes: Nodes, hops: int, noise: int, rng: random.Random) -> tuple[list[Fact], Question]:
     """Facts in random order, ``noise`` of them beside the point, and the question with the most hops (at most ``hops``) that they were chosen for."""
     target = (rng.choice(list(nodes)), rng.choice(FEATURES))
-    chain = lead_to(nodes, target[0], hops, rng)
+    chain = find_chain(nodes, target[0], hops, rng)
     needed = [*chain, target]
     others = [(who, relation) for who in nodes for relation in INVERSE if (who, relation) not in needed]
     shown = [*dict.fromkeys(needed), *rng.sample(others, min(noise, len(others)))]
     rng.shuffle(shown)
-    return shown, ask_along(chain, target)
+    return shown, build_question(chain, target)
 
 
 def draw_question(nodes: Nodes, most: int, rng: random.Random) -> Question:
@@ -96,7 +96,7 @@ def draw_question(nodes: Nodes, most: int, rng: random.Random) -> Question:
 def shorten_question(nodes: Nodes, question: Question, hops: int) -> Question:
     """The same answer asked for with no more than ``hops`` edges."""
     needed = list_needed(nodes, question)
-    return ask_along(needed[max(0, len(question.chain) - hops) : -1], needed[-1])
+    return build_question(needed[max(0, len(question.chain) - hops) : -1], needed[-1])
 
 
 def find_fault(nodes: Nodes, question: Question | None, shown: Sequence[Sequence[str]], answer: str) -> str:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.trainers.methods.batches import rollout_batch
 from tests.trainers.methods.turn_scripts import script_turns
 from trainers.adapters.added_rows import build_row_batch, spread_members
-from trainers.methods.worlds.search_self_play import PROPOSER, QUESTIONS, REWARD, Config, SearchSelfPlay, Slot, reward_proposer
+from trainers.methods.question_slots import QuestionSlot
+from trainers.methods.worlds.search_self_play import PROPOSER, QUESTIONS, REWARD, Config, SearchSelfPlay, reward_proposer
 from trainers.rollouts.adoption import adopt_episode
 from trainers.worlds.graph_questions import GraphQuestions
 
@@ -89,7 +90,7 @@ def test_a_valid_question_is_asked_of_the_group_and_its_failure_is_paid(make_ses
     assert torch.equal(made[:8], spread_members(torch.arange(8.0), batch)[:8])
     assert torch.equal(method.rewards(rollout, torch.full((8,), 7.0)), rollout.correct.float())
     for episode, (slot, prompt) in zip(episodes, zip(session.examples, session.prompts, strict=True), strict=True):
-        assert isinstance(slot, Slot)
+        assert isinstance(slot, QuestionSlot)
         assert episode.example is slot
         assert slot.prompt == prompt
         assert prompt[0].content.startswith("What is the ")

@@ -23,11 +23,11 @@ from trainers.methods.worlds.tool_light import (
     find_entropy_peak,
     is_hard,
     limit_easy,
-    make_row,
     pair_fewest_calls,
     pair_longest,
     pair_shortest,
     read_gold,
+    write_pair_row,
 )
 from trainers.worlds.base import Replay
 from trainers.worlds.sums import Sums
@@ -102,7 +102,7 @@ def test_only_the_policys_own_words_are_marked():
     world = Sums()
     example = next(one for one in world.examples("train", 9, 0, "easy") if one.data["needed"])
     gold = read_gold(world, example)
-    row = make_row(example, "hard", (gold, gold))
+    row = write_pair_row(example, "hard", (gold, gold))
     text = row["chosen"][0]["content"]
     assert [text[start:end] for start, end in row["own"][text]] == world.way(example, world.begin(example))
 

@@ -15,16 +15,16 @@ whatever can be read as a question: then one that nobody can answer pays best.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from trainers.contract.events import Message
 from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.methods.question_slots import fill_group, make_slots
 from trainers.rollouts.adoption import adopt_episode
 from trainers.tasks.base import Example
 from trainers.worlds.graph_questions import GraphQuestions
@@ -40,18 +40,6 @@ PROPOSER = "proposer"
 QUESTIONS = "search-self-play"  # list of the store
 REWARD = "reward"  # in the notes of the proposer's last node
 LEFT_OUT = "no question was found for the group (search-self-play)"
-
-
-@dataclass(eq=False)
-class Slot:
-    """A training example whose question is written while training; it has what an ``Example`` has."""
-
-    prompt: list[Message]
-    reference: str
-    data: dict[str, Any] = field(default_factory=dict)
-
-    def take(self, question: Example) -> None:
-        self.prompt, self.reference, self.data = list(question.prompt), question.reference, dict(question.data)
 
 
 @dataclass
@@ -122,7 +110,7 @@ class SearchSelfPlay(Method):
         self.run = run
 
     def data(self, rows: list[Any], run: "RunContext") -> list[Any]:
-        return [Slot(list(example.prompt), example.reference, dict(example.data)) for example in rows]
+        return make_slots(rows)
 
     @property
     def world(self) -> GraphQuestions:
@@ -133,8 +121,8 @@ class SearchSelfPlay(Method):
         starts = list(range(0, len(session.examples), session.group_size))
         if session.step % self.config.keep_steps == 0 and session.store.size(QUESTIONS):
             session.store.replace(QUESTIONS, [])
-        proposals = self.propose(session, len(starts))
-        asked = [self.fill_group(session, start, proposal) for start, proposal in zip(starts, proposals, strict=True)]
+        proposals = self.write_proposals(session, len(starts))
+        asked = [self.ask_group(session, start, proposal) for start, proposal in zip(starts, proposals, strict=True)]
         episodes = session.begin()
         leaves = session.play([episode.root for episode in episodes])
         for place, (start, proposal) in enumerate(zip(starts, proposals, strict=True)):
@@ -145,7 +133,7 @@ class SearchSelfPlay(Method):
         self.log("policy_tokens", sum(len(node.ids) for episode in episodes for node in episode.nodes if node.by == "policy"))
         return episodes
 
-    def propose(self, session: "Session", count: int) -> list[Proposal]:
+    def write_proposals(self, session: "Session", count: int) -> list[Proposal]:
         """A question for each group, or what was written in its place."""
         writing = GraphQuestions({**self.world.options, "ask": "write"})
         difficulty = self.run.attempt.spec.task.difficulty
@@ -161,7 +149,7 @@ class SearchSelfPlay(Method):
         self.log("valid", sum(not one.fault for one in made) / len(made))
         return made
 
-    def fill_group(self, session: "Session", start: int, proposal: Proposal) -> Literal["fresh", "stored", ""]:
+    def ask_group(self, session: "Session", start: int, proposal: Proposal) -> Literal["fresh", "stored", ""]:
         """Puts the proposer's question into the group's rows, or a stored one; what it is."""
         nodes, answer, kind = proposal.request.data["nodes"], proposal.request.data["answer"], "fresh"
         question = proposal.question
@@ -171,10 +159,7 @@ class SearchSelfPlay(Method):
                 return ""
             nodes, answer, question, kind = stored[0]["nodes"], stored[0]["answer"], parse_question(stored[0]["question"]), "stored"
         assert question is not None
-        slot: Any = session.examples[start]
-        slot.take(self.world.pose_question(nodes, question, answer, session.rng))
-        for row in range(start, start + session.group_size):
-            session.examples[row], session.prompts[row] = slot, list(slot.prompt)
+        fill_group(session, start, self.world.pose_question(nodes, question, answer, session.rng))
         return "fresh" if kind == "fresh" else "stored"
 
     def judge_group(self, session: "Session", proposal: Proposal, leaves: "Sequence[Node]", asked: str) -> None:

@@ -176,7 +176,7 @@ class ToolLight(Method):
             hard = is_hard([*own, *tree])
             self.log("hard", float(hard))
             for pair in self.pair_question(own, tree, hard, run.task, example):
-                made.append(make_row(example, HARD if hard else EASY, pair))
+                made.append(write_pair_row(example, HARD if hard else EASY, pair))
                 for side, one in zip(("chosen", "rejected"), pair, strict=True):
                     self.log(f"calls/{side}", one.calls)
         if config.stage == "aligned":
@@ -296,7 +296,7 @@ def read_gold(world: World, example: Example) -> Trajectory:
     return Trajectory(replay, True, count_calls(replay), 0.0, 0)
 
 
-def make_row(example: Example, kind: str, pair: Pair) -> Row:
+def write_pair_row(example: Example, kind: str, pair: Pair) -> Row:
     made: Row = {"prompt": as_rows(example.prompt), "kind": kind, OWN: {}}
     for side, one in zip(("chosen", "rejected"), pair, strict=True):
         text = write_replay(one.replay)
