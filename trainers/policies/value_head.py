@@ -1,0 +1,79 @@
+"""A value head: what a policy's last hidden state says of the outcome, between -1 (wrong) and 1 (right).
+
+V(s) = tanh(w . LayerNorm(h(s)) + b), h(s) the last layer's state at the last token of a context. It is fitted by the mean squared error to outcomes
+or backed-up values, without touching the policy. Whoever fits it keeps its weights in the method's state where a resumed run needs them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.rollouts.engine import in_evaluation_mode
+
+if TYPE_CHECKING:
+    from trainers.methods.context import RunContext
+    from trainers.rollouts.tree import Node
+
+AT_ONCE = 256  # states in one step of the fitting
+
+
+class ValueHead(nn.Module):
+    """Says 0 of every state until it is fitted."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(size), nn.Linear(size, 1)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(N, D) -> (N,)."""
+        values: Tensor = torch.tanh(self.out(self.norm(states.float()))[..., 0])
+        return values
+
+    def estimate(self, states: Tensor) -> list[float]:
+        with torch.no_grad():
+            found: list[float] = self(states).tolist()
+        return found
+
+
+def build_value_head(run: "RunContext") -> ValueHead:
+    return ValueHead(run.model.config.get_text_config().hidden_size).to(run.device)
+
+
+def fit_value_head(head: ValueHead, states: Tensor, targets: Tensor, steps: int, rate: float, generator: torch.Generator) -> float:
+    """(N, D), (N,) -> the mean squared error after ``steps`` of Adam on batches drawn by ``generator`` (on the CPU); the head is changed in place.
+
+    Each call begins with an optimiser of its own, so that what is to be kept of a head is its weights alone.
+    """
+    if not len(states):
+        return 0.0
+    targets, optimizer = targets.to(states.device, torch.float32), torch.optim.Adam(head.parameters(), lr=rate)
+    with torch.enable_grad():
+        for _ in range(steps):
+            places = torch.randint(len(states), (min(AT_ONCE, len(states)),), generator=generator).to(states.device)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(head(states[places]), targets[places]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    with torch.no_grad():
+        return float(nn.functional.mse_loss(head(states), targets))
+
+
+@torch.no_grad()
+def read_last_states(run: "RunContext", at: "Sequence[Node]", model: Any = None) -> Tensor:
+    """(N, D) float: the last layer's state at the last token of each node's context, by the policy or by ``model``."""
+    model = model if model is not None else run.model
+    contexts = [[*prompt, *rest] for prompt, rest in (node.episode.context_ids(node) for node in at)]
+    width, pad, made = run.attempt.sampling_batch, run.tokenizer.pad_token_id, list[Tensor]()
+    with in_evaluation_mode(model):
+        for start in range(0, len(contexts), width):
+            some = contexts[start : start + width]
+            longest = max(map(len, some))
+            ids = torch.tensor([row + [pad] * (longest - len(row)) for row in some], device=run.device)
+            there = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in some], device=run.device)
+            out = model(input_ids=ids, attention_mask=there, output_hidden_states=True, use_cache=False, logits_to_keep=1)
+            last = torch.tensor([len(row) - 1 for row in some], device=run.device)
+            made.append(out.hidden_states[-1][torch.arange(len(some), device=run.device), last].float())
+    return torch.cat(made) if made else torch.zeros(0, model.config.get_text_config().hidden_size, device=run.device)
