@@ -160,6 +160,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_write_access("rollouts-export", ask="rollouts.export"),
     **make_write_access("view-save", "view-restore", "view-update", "view-rename", "view-delete", ask="views.save"),
     **make_read_access("rollout", "rollout-packed", "group", "groups", "prompts", "prompt", "rollout-labels", "group-labels", ask="runs.read"),
+    **make_read_access("rollout-tree", "group-tree", ask="runs.read"),
     **make_read_access("run-atlas", "atlas-grid", "atlas-values", "atlas-tokens", "run-doctor", ask="runs.read"),
     **make_read_access("compare", "compare-series", "compare-rollouts", "compare-prompts", ask="runs.read"),
     **make_read_write_access("what-if", ask="runs.read", write="runs.replay"),
