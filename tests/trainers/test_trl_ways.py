@@ -5,22 +5,18 @@ import re
 from typing import Any, ClassVar
 
 import pytest
-import torch
 from datasets import Dataset
-from transformers import PrinterCallback, Qwen3ForCausalLM
+from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
-from trl.chat_template_utils import qwen3_instruct_2507_chat_template
 
 from tests.trainers.conftest import events_in, make_spec
 from tests.trainers.tool_policy import build_tool_policy, build_tool_tokenizer, find_tool_results, script_turns, write_tool_call
 from trainers.adapters.arguments import build_common_arguments
-from trainers.adapters.tool_templates import find_template_fault
 from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.attempt.telemetry import Pieces
-from trainers.checks.preflight import run_preflight_checks
 from trainers.contract import arrays
 from trainers.contract.events import Message, Metrics, Rollout
 from trainers.contract.spool import SPOOL, SpoolWriter

@@ -56,7 +56,7 @@ class Rewrites(World):
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
         if self.config.undo:
-            self.tools = (*type(self).tools, BACK)  # type: ignore[misc]  # of this object alone
+            self.tools = (*type(self).tools, BACK)  # type: ignore[misc, assignment]  # of this object alone
             self.episode_tokens = 112  # type: ignore[misc]
         self.rewards = make_rewards(
             self,
