@@ -44,7 +44,6 @@ def test_overlong_rollouts_are_out_of_the_loss_and_in_the_mean():
     assert method.advantages(batch, torch.ones(4)).tolist() == [1, 1, 1, 0]
     assert batch.left_out.tolist() == [False, False, False, True]
     plain = rollout_batch([1, 0], 2)
-    plain.notes = [{}, {}]  # a replay of stored rollouts
     assert method.advantages(plain, torch.ones(2)).tolist() == [1, 1]
 
 
