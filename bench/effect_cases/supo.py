@@ -8,10 +8,16 @@ from bench.window_reading import score_in_windows
 
 CONTEXT = 80  # tokens of a context, its prompt included: two chunks of four
 ROOM = CONTEXT - 43  # of them after the first prompt
+SUMMARIES = 2  # of a rollout in training
+TIGHT = 60  # tokens of a context that holds one chunk: four summaries are needed
 TASK: dict[str, Any] = {"name": "reader", "difficulty": "medium", "options": {"chunks": 4, "windows": 0.5}}
-LAUNCH: dict[str, Any] = {"base": "dapo", "task": TASK, "config": {"context": CONTEXT}, "training__max_completion_length": 112}
+LAUNCH: dict[str, Any] = {
+    "base": "dapo",
+    "task": TASK,
+    "config": {"context": CONTEXT, "summaries": SUMMARIES},
+    "training__max_completion_length": 112,
+}
 STEPS, HELDOUT = 40, 128
-LONGER = {**TASK, "options": {**TASK["options"], "chunks": 5}}  # needs a summary more
 
 
 def measure(seed: int) -> Pairs:
@@ -22,7 +28,7 @@ def measure(seed: int) -> Pairs:
     return {
         "accuracy": (score_in_windows(own, TASK, HELDOUT, CONTEXT), kept_runs.score_heldout(parent, TASK, HELDOUT, ROOM)),
         "accuracy in windows": (score_in_windows(own, TASK, HELDOUT, CONTEXT), score_in_windows(parent, TASK, HELDOUT, CONTEXT)),
-        "more summaries": (score_in_windows(own, LONGER, HELDOUT, CONTEXT, 8), score_in_windows(own, LONGER, HELDOUT, CONTEXT, 1)),
+        "more summaries": (score_in_windows(own, TASK, HELDOUT, TIGHT, 2 * SUMMARIES), score_in_windows(own, TASK, HELDOUT, TIGHT, SUMMARIES)),
     }
 
 
@@ -35,7 +41,7 @@ CASE = Case(
         Quantity("accuracy in windows", "held-out accuracy of both arms with summaries", "higher", 0.02, "two more of a hundred questions"),
         Quantity(
             "more summaries",
-            "held-out accuracy of the method on texts of five chunks with as many summaries as are needed; the parent: with one",
+            f"held-out accuracy of the method in contexts of {TIGHT} tokens with twice as many summaries as in training; the parent: with as many",
             "higher",
             0.02,
             "two more of a hundred questions",

@@ -110,7 +110,8 @@ class CosmosStory(Method):
         known = {digest_example(example): example for example in examples_of(rows, run) if example is not None}
         examples = list(known.values())[: self.config.prompts]
         session = run.session(examples, "cosmos-story", temperature=self.config.temperature)
-        judge = run.session(examples, "cosmos-story", model=run.load_other(self.config.reference))
+        reference = run.frozen(self.config.reference) if self.config.reference else None  # before training the policy is where the run starts
+        judge = run.session(examples, "cosmos-story", model=reference)
         states = explore_stories(session, judge, self.config)
         made, options = [], [option for siblings in states for option in siblings]
         for siblings in states:
