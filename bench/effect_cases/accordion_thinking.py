@@ -7,7 +7,7 @@ from bench import kept_runs
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 from bench.window_reading import EVERY_TURN, score_in_windows
 
-TASK: dict[str, Any] = {"name": "reader", "difficulty": "medium", "options": {"chunks": 4, "windows": 0.5}}
+TASK: dict[str, Any] = {"name": "reader", "difficulty": "medium", "options": {"chunks": 4, "windows": 0.1}}
 ROOM = 112
 LAUNCH: dict[str, Any] = {"base": "dapo", "task": TASK, "training__max_completion_length": ROOM}
 STEPS, HELDOUT = 40, 128
