@@ -76,5 +76,5 @@ CASE = Case(
     problem=f"stories with forbidden words, tiny policy, {STEPS} steps, one round",
     measure=measure,
     seeds=3,
-    launch=LAUNCH,
+    launch={**LAUNCH, **DATA, "config": CONFIG},
 )

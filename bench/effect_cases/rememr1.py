@@ -6,7 +6,7 @@ from bench import kept_runs
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 from bench.window_reading import EVERY_TURN, score_in_windows
 
-TASK: dict[str, Any] = {"name": "reader", "difficulty": "medium", "options": {"late": 1.0, "windows": 0.5}}
+TASK: dict[str, Any] = {"name": "reader", "difficulty": "easy", "options": {"late": 1.0, "windows": 0.5}}
 LAUNCH: dict[str, Any] = {"base": "dapo", "task": TASK, "training__max_completion_length": 112}
 STEPS, HELDOUT, SEEN = 40, 128, 0.5
 
@@ -45,7 +45,7 @@ CASE = Case(
             by_construction="a look-up that finds the answer is paid",
         ),
     ),
-    problem=f"texts of three chunks whose topic is said at the end, world reader, tiny policy, {STEPS} steps; the parent is alpha = 1, the outcome on"
+    problem=f"texts of two chunks whose topic is said at the end, world reader, tiny policy, {STEPS} steps; the parent is alpha = 1, the outcome on"
     " every step",
     measure=measure,
     seeds=3,
