@@ -62,6 +62,7 @@ class GraphQuestions(Graph):
             self,
             {
                 "correct": ("1 for the right answer, or for a question that the facts in the prompt answer as they should.", 1.0),
+                "far": ("Share of the edges that a question can follow which it follows; of an answer, 1 when it is right.", 0.0),
                 "format": (FORMAT[0], 0.2),
             },
         )
@@ -127,9 +128,12 @@ class GraphQuestions(Graph):
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         scores = self.score_answer(example, state)
-        if example.data.get("kind") == WRITE:
-            scores["correct"] = float(state["answer"] is not None and not self.judge_proposal(example, state["answer"]))
-        return {POLICY: scores}
+        if example.data.get("kind") != WRITE:
+            return {POLICY: {**scores, "far": scores["correct"]}}
+        text, gold = state["answer"], parse_question(example.data["gold"])
+        asked = self.read_proposal(example, text)[0] if text is not None and not self.judge_proposal(example, text) else None
+        far = len(asked.chain) / max(1, len(gold.chain)) if asked is not None and gold is not None and gold.chain else float(asked is not None)
+        return {POLICY: {**scores, "correct": float(asked is not None), "far": min(1.0, far)}}
 
     def way(self, example: Example, state: State) -> list[str]:
         if "kind" not in example.data:

@@ -69,8 +69,9 @@ def test_what_a_written_question_earns():
     world = GraphQuestions()
     request = world.request_question(NODES, SHOWN, Question("Leo", ("friend",), "city"))
     assert request.prompt[0].content == "Ask for Rome. Mia city Rome. Leo friend Mia. Ana boss Leo. Leo job cook."
-    scores = {text: world.rewards["correct"].function(f"<answer>{text}</answer>", request) for text in ("What is the city of Mia?", "Rome")}
-    assert scores == {"What is the city of Mia?": 1, "Rome": 0}
+    written = {"What is the city of Mia?": [1, 0, 1], "What is the city of the friend of Leo?": [1, 1, 1], "Rome": [0, 0, 1], "<x>": [0, 0, 0]}
+    for text, scores in written.items():
+        assert [reward.function(f"<answer>{text}</answer>", request) for reward in world.rewards.values()] == scores
     assert replay_episode(world, request, world.gold(request)).done
 
 
