@@ -1,10 +1,10 @@
 """Questions over a graph of people, written by one seat and answered by another.
 
-``Ask for Rome. Mia city Rome. Leo friend Mia. Ana boss Leo.`` wants a question that these facts answer with Rome, and the more edges it follows the
-harder it is: ``<answer>What is the city of the friend of the boss of Ana?</answer>``. Who answers sees the graph through the functions of the world
-``graph``. With the option ``in_context`` the facts stand in both prompts, the writer chooses the answer and says it behind the question, and there
-is a third kind of prompt, ``Same: Rome, Oslo?``, which compares two answers. Self-play of search is SSP's (arXiv 2510.18821), of long contexts
-SPELL's (arXiv 2509.23863).
+``Ask for Rome. Rome houses Mia. Mia befriended Leo.`` wants a question that these facts answer with Rome, and the more edges it follows the harder it
+is: ``<think>Rome houses Mia. Mia befriended Leo.</think><answer>What is the city of the friend of Leo?</answer>``. Who answers sees the graph through
+the functions of the world ``graph``. With the option ``in_context`` the facts stand in both prompts, the writer chooses the answer and says it behind
+the question, and there is a third kind of prompt, ``Same: Rome, Oslo?``, which compares two answers. Self-play of search is SSP's (arXiv 2510.18821),
+of long contexts SPELL's (arXiv 2509.23863).
 """
 
 import random
@@ -17,7 +17,7 @@ from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, Said, State, make_rewards
 from trainers.worlds.graph import FEATURES, Graph, GraphConfig
-from trainers.worlds.graph_context import describe_context, keep_support, tell_fact
+from trainers.worlds.graph_context import describe_context, keep_support, tell_inverse
 from trainers.worlds.graph_texts import (
     Fact,
     Nodes,
@@ -51,8 +51,8 @@ class GraphQuestions(Graph):
     Config = GraphQuestionsConfig  # type: ignore[assignment]
     config: GraphQuestionsConfig
     demonstrations = (
-        "Of mixed quality by design, so that reinforcement has strategies to choose between. Answering: as in the world graph. Writing: 60 % ask what"
-        " the facts answer, by as many edges as it happens, 40 % ask something else."
+        "Of mixed quality by design, so that reinforcement has strategies to choose between. Answering: as in the world graph. Writing: 70 % ask what"
+        " the facts answer, by as many edges as it happens, 30 % ask something else."
     )
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
@@ -95,7 +95,7 @@ class GraphQuestions(Graph):
 
     def request_question(self, nodes: Nodes, shown: Sequence[Fact], gold: Question, remembered: Sequence[str] = ()) -> Example:
         """Asks for a question that the facts ``shown`` answer. ``gold``: one of them. ``remembered``: questions that have been asked already."""
-        answer, facts = follow_question(nodes, gold), " ".join(tell_fact(nodes, who, relation) for who, relation in shown)
+        answer, facts = follow_question(nodes, gold), " ".join(tell_inverse(nodes, who, relation) for who, relation in shown)
         data: dict[str, Any] = {"kind": WRITE, "nodes": nodes, "shown": [list(fact) for fact in shown], "gold": str(gold), "answer": answer}
         if not self.config.in_context:
             return Example([Message("user", f"Ask for {answer}. {facts}")], str(gold), data)
@@ -139,7 +139,8 @@ class GraphQuestions(Graph):
         if "kind" not in example.data:
             return super().way(example, state)
         self.check_open(state)
-        return [write_answer(example.reference)]
+        question = parse_question(example.data.get("gold", ""))
+        return [(write_thought(example.data["nodes"], question) if question else "") + write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if "kind" not in example.data:
@@ -149,9 +150,15 @@ class GraphQuestions(Graph):
             return self.tell_turns(example, [write_answer(example.reference if rng.random() < 0.8 else other)])
         nodes, gold = example.data["nodes"], parse_question(example.data["gold"])
         assert gold is not None
-        question = shorten_question(nodes, gold, rng.randint(0, MOST_HOPS)) if rng.random() < 0.6 else draw_question(nodes, MOST_HOPS, rng)
+        is_right = rng.random() < 0.7
+        question = shorten_question(nodes, gold, rng.randint(0, MOST_HOPS)) if is_right else draw_question(nodes, MOST_HOPS, rng)
         answer = f" {follow_question(nodes, question)}" if self.config.in_context else ""
-        return self.tell_turns(example, [write_answer(f"{question}{answer}")])
+        return self.tell_turns(example, [(write_thought(nodes, question) if is_right else "") + write_answer(f"{question}{answer}")])
+
+
+def write_thought(nodes: Nodes, question: Question) -> str:
+    """The facts that a question is made of, from its answer back to whom it names."""
+    return f"<think>{' '.join(tell_inverse(nodes, who, relation) for who, relation in reversed(list_needed(nodes, question)))}</think>"
 
 
 def compare_answers(one: str, other: str) -> Example:

@@ -31,8 +31,8 @@ def test_harder_questions_never_pay_less_and_rewards_stay_in_bounds(success):
 def ask_well(text):
     """The question of no edges that a request's facts answer."""
     answer = text.split("Ask for ")[1].split(".")[0]
-    fact = next(one for one in text.split(". ")[1:] if one.rstrip(".").endswith(f" {answer}")).split()
-    return f"What is the {fact[1]} of {fact[0]}?"
+    _, relation, who = next(one.rstrip(".").split() for one in text.split(". ")[1:] if one.startswith(f"{answer} "))
+    return f"What is the {'city' if relation == 'houses' else 'job'} of {who}?"
 
 
 def play_session(make_session, monkeypatch, write_question, config=None):

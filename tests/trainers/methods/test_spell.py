@@ -82,8 +82,8 @@ def play_batch(make_session, monkeypatch, write_question, vote=lambda number: "y
 
 def ask_simply(facts):
     """About the first feature among the facts."""
-    who, feature, value = next(fact.split() for fact in facts.rstrip(".").split(". ") if fact.split()[1] in ("city", "job"))
-    return f"What is the {feature} of {who}? {value}"
+    value, relation, who = next(fact.split() for fact in facts.rstrip(".").split(". ") if fact.split()[1] in ("houses", "employs"))
+    return f"What is the {'city' if relation == 'houses' else 'job'} of {who}? {value}"
 
 
 def compile_rows_of(session, episodes):

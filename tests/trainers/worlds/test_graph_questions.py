@@ -68,17 +68,19 @@ def test_no_text_makes_reading_fail(text):
 def test_what_a_written_question_earns():
     world = GraphQuestions()
     request = world.request_question(NODES, SHOWN, Question("Leo", ("friend",), "city"))
-    assert request.prompt[0].content == "Ask for Rome. Mia city Rome. Leo friend Mia. Ana boss Leo. Leo job cook."
+    assert request.prompt[0].content == "Ask for Rome. Rome houses Mia. Mia befriended Leo. Leo leads Ana. cook employs Leo."
     written = {"What is the city of Mia?": [1, 0, 1], "What is the city of the friend of Leo?": [1, 1, 1], "Rome": [0, 0, 1], "<x>": [0, 0, 0]}
     for text, scores in written.items():
         assert [reward.function(f"<answer>{text}</answer>", request) for reward in world.rewards.values()] == scores
+    thought = "<think>Rome houses Mia. Mia befriended Leo.</think>"
+    assert world.gold(request) == f"{thought}<answer>What is the city of the friend of Leo?</answer>"
     assert replay_episode(world, request, world.gold(request)).done
 
 
 def test_in_context_the_writer_says_the_answer_and_knows_what_has_been_asked():
     world = GraphQuestions(IN_CONTEXT)
     request = world.request_question(NODES, SHOWN, Question("Mia", (), "city"), ["What is the job of Leo?"])
-    assert request.prompt[0].content.startswith("Ask. Not: What is the job of Leo? Mia city Rome.")
+    assert request.prompt[0].content.startswith("Ask. Not: What is the job of Leo? Rome houses Mia.")
     assert world.read_proposal(request, "What is the job of Leo? cook") == (Question("Leo", (), "job"), "cook")
     assert world.judge_proposal(request, "What is the job of Leo? cook") == ""
     assert world.judge_proposal(request, "What is the job of Leo? judge") == "another answer"
