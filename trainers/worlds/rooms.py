@@ -2,7 +2,8 @@
 
 ``You are in room 2 of 4. The key is in room 1. The door is in room 4.`` wants ``<do>left</do>``, gets ``<information>room 1</information>``, goes on
 with ``<do>take</do>``, walks to the door and ends the episode with ``<do>open</do>``. Opening without the key ends it too: the one bad move that
-nothing mends, which critical-step methods (CSO, GUI-Shepherd) are to find.
+nothing mends, which critical-step methods (CSO, GUI-Shepherd) are to find. With the option ``judged`` the policy has a second seat, which says of a
+move whether it is good (RLAnything).
 """
 
 import random
@@ -12,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, World, make_rewards, parse_call
+from trainers.worlds.base import POLICY, Said, Seat, State, Step, Tool, World, make_rewards, parse_call
+from trainers.worlds.room_moves import MOVES, choose_move, draw_step, write_flawed_verdict, write_step_question, write_verdict
 from trainers.worlds.tool_use import write_call, write_information
 
 ROOMS = {"easy": 4, "medium": 5, "hard": 6}
-MOVES = ("left", "right", "take", "open")
+JUDGE = "judge"
+FLAWED = 0.3  # share of the demonstrated verdicts that take another move for the best
 
 
 class RoomsConfig(BaseModel):
@@ -24,6 +27,9 @@ class RoomsConfig(BaseModel):
 
     hidden: bool = Field(False, title="Hidden key", description="The prompt does not say where the key is: a room shows it on entering.")
     slips: float = Field(0.0, ge=0, le=0.5, title="Slips", description="Share of steps that lead nowhere, the same for all of a group.")
+    judged: bool = Field(
+        False, title="Judge", description="Half of the demonstrations judge a move in place of making moves: for methods whose policy judges its own."
+    )
 
 
 class Rooms(World):
@@ -32,6 +38,7 @@ class Rooms(World):
     summary = "Walk along a row of rooms, take the key and open the door: long episodes of short moves."
     Config = RoomsConfig
     config: RoomsConfig
+    seats = (Seat(POLICY, "The policy that is trained."), Seat(JUDGE, "Says of a move whether it is good, in a context of its own."))
     difficulties = {"easy": "4 rooms.", "medium": "5 rooms.", "hard": "6 rooms."}
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % go the shortest way, 25 % walk to and fro once"
@@ -41,6 +48,7 @@ class Rooms(World):
     max_turns = 16
     max_turn_tokens = 8
     episode_tokens = 136
+    wordy_options = frozenset({"judged"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
@@ -57,9 +65,20 @@ class Rooms(World):
     def example(self, rng: random.Random, difficulty: str) -> Example:
         rooms = ROOMS[difficulty]
         at, key, door = (rng.randint(1, rooms) for _ in range(3))
-        where = "The key is in one of them." if self.config.hidden else f"The key is in room {key}."
-        prompt = f"You are in room {at} of {rooms}. {where} The door is in room {door}."
-        return Example([Message("user", prompt)], "out", {"rooms": rooms, "at": at, "key": key, "door": door})
+        return self.lay_out({"rooms": rooms, "at": at, "key": key, "door": door})
+
+    def lay_out(self, data: dict[str, Any]) -> Example:
+        """A row of rooms as a prompt."""
+        where = "The key is in one of them." if self.config.hidden else f"The key is in room {data['key']}."
+        prompt = f"You are in room {data['at']} of {data['rooms']}. {where} The door is in room {data['door']}."
+        return Example([Message("user", prompt)], "out", data)
+
+    def draw_demonstrations(self, count: int, seed: int, difficulty: str) -> list[Example]:
+        examples = super().draw_demonstrations(count, seed, difficulty)
+        if not self.config.judged:
+            return examples
+        rng = random.Random(f"{self.name}/{JUDGE}/{seed}/{difficulty}")
+        return [ask_judge(example, rng) if place % 2 else example for place, example in enumerate(examples)]
 
     def begin(self, example: Example) -> State:
         return {"at": example.data.get("at", 1), "moves": 0, "has_key": False, "out": False, "failed": False, "errors": 0}
@@ -103,14 +122,16 @@ class Rooms(World):
         while not state["out"]:
             if state["moves"] >= self.max_turns:
                 raise LookupError("too few moves are left")
-            goal = example.data["door"] if state["has_key"] else example.data["key"]
-            move = "right" if goal > state["at"] else "left" if goal < state["at"] else "open" if state["has_key"] else "take"
-            calls.append(write_call("do", move))
+            calls.append(write_call("do", choose_move(example.data, state)))
             state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, state["moves"])).state
         return calls
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         kind, data = rng.random(), example.data
+        if "judged" in data:
+            state, move = data["judged"]
+            flawed = kind < FLAWED
+            return [Said(JUDGE, write_flawed_verdict(data, state, move, rng) if flawed else write_verdict(data, state, move))]
         if kind < 0.35:
             walk = data["door"] - data["at"]
             moves = ["right" if walk > 0 else "left"] * abs(walk) + ["open"]
@@ -129,3 +150,10 @@ def count_moves(example: Example) -> int | None:
         return None
     at, key, door = (example.data[name] for name in ("at", "key", "door"))
     return abs(key - at) + abs(door - key) + 2
+
+
+def ask_judge(example: Example, rng: random.Random) -> Example:
+    """A question to the judge about a place in the same rooms."""
+    state, move = draw_step(example.data, rng)
+    question = [Message("user", write_step_question(example.data, state, move))]
+    return Example(question, write_verdict(example.data, state, move), {**example.data, "judged": [state, move]})

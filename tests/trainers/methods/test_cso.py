@@ -17,8 +17,8 @@ from trainers.methods.stack import Stack
 from trainers.methods.worlds import cso
 from trainers.methods.worlds.cso import CSO, Config, find_better_action, make_step_row, pair_episodes, propose_moves, score_move
 from trainers.worlds.base import replay_episode
-from trainers.worlds.room_moves import choose_move
-from trainers.worlds.rooms import MOVES, Rooms
+from trainers.worlds.room_moves import MOVES, choose_move
+from trainers.worlds.rooms import Rooms
 from trainers.worlds.tool_use import write_call
 
 SCORES = st.floats(0, 1)

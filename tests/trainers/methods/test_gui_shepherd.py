@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from tests.trainers.methods.turn_scripts import script_nodes
 from trainers.contract.arrays import unpack_array
 from trainers.maths.credit import estimate_advantages
-from trainers.methods.worlds.gui_shepherd import PRM, Config, GUIShepherd, list_moves, pay_turns, standardise, state_before
-from trainers.worlds.room_moves import choose_move, parse_verdict, write_step_question, write_verdict
-from trainers.worlds.rooms import MOVES, Rooms
+from trainers.methods.room_steps import find_state_before
+from trainers.methods.worlds.gui_shepherd import PRM, Config, GUIShepherd, list_moves, pay_turns, standardise
+from trainers.worlds.room_moves import MOVES, choose_move, parse_verdict, write_step_question, write_verdict
+from trainers.worlds.rooms import Rooms
 
 ROOMS = {"policy": {"kind": "tiny", "cold_start": False}, "task__name": "rooms", "training__max_completion_length": 136, "training__prompts": 8}
 
@@ -77,7 +78,7 @@ def test_the_best_of_all_moves_is_the_shortest_way(make_session, monkeypatch):
 
     def judge(session, turns):
         judged.append(len(turns))
-        return {id(turn): float(turn.facts["query"] == choose_move(turn.episode.example.data, state_before(turn))) for turn in turns}
+        return {id(turn): float(turn.facts["query"] == choose_move(turn.episode.example.data, find_state_before(turn))) for turn in turns}
 
     monkeypatch.setattr(method, "judge_turns", judge)
     leaves = method.play_verified(session, [episode.root for episode in session.begin()])
@@ -100,7 +101,7 @@ def test_equal_questions_are_asked_once(make_session, monkeypatch):
     turns = [turn[-1] for leaf in leaves for turn in leaf.episode.turns(leaf)]
     scores = method.judge_turns(session, turns)
     asked = sum(node.by == "prompt" and node.about is not None for leaf in leaves for node in leaf.episode.nodes)
-    questions = {write_step_question(turn.episode.example.data, state_before(turn), turn.facts["query"]) for turn in turns}
+    questions = {write_step_question(turn.episode.example.data, find_state_before(turn), turn.facts["query"]) for turn in turns}
     assert asked == len(questions) < len(turns)
     assert {turn.notes["P(+)"] for turn in turns} == set(scores.values())
     assert all(0 <= score <= 1 for score in scores.values())

@@ -1,10 +1,15 @@
 """The world ``rooms``: moves, the door that forgives nothing, and slips that strike all alike."""
 
+import random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, replay_episode
+from trainers.worlds.room_moves import count_way, list_rewrites, parse_verdict
 from trainers.worlds.rooms import Rooms, count_moves
 
 EXAMPLE = Example([Message("user", "in 2 of 4")], "out", {"rooms": 4, "at": 2, "key": 1, "door": 3})
@@ -51,3 +56,32 @@ def test_slips_are_the_same_for_everybody_and_leave_a_way() -> None:
         assert replay.state["out"]
         slipped += sum(turn.step.facts.get("error") == "slipped" for turn in replay.turns)
     assert slipped > 5
+
+
+def test_a_judge_is_shown_in_half_of_the_demonstrations_and_nothing_else_changes() -> None:
+    plain, judged = Rooms(), Rooms({"judged": True})
+    assert judged.examples("train", 20, 0, "easy") == plain.examples("train", 20, 0, "easy")
+    assert judged.family != plain.family == "rooms"
+    shown = judged.draw_demonstrations(200, 0, "easy")
+    asked = [example for example in shown if "judged" in example.data]
+    assert len(asked) == 100
+    assert [one for one in shown if "judged" not in one.data] == plain.draw_demonstrations(200, 0, "easy")[::2]
+    rng = random.Random(0)
+    verdicts = ["".join(said.text for said in judged.turns(example, rng)) for example in asked]
+    assert all(parse_verdict(text) is not None for text in verdicts)
+    right = sum(text == example.reference for text, example in zip(verdicts, asked, strict=True))
+    assert 50 < right < 90  # demonstrations are imperfect
+
+
+@given(st.integers(2, 6), st.data(), st.booleans())
+def test_a_row_is_made_harder_or_easier_by_one_room(rooms: int, data: st.DataObject, harder: bool) -> None:
+    places = {name: data.draw(st.integers(1, rooms)) for name in ("at", "key", "door")}
+    before = {"rooms": rooms, **places}
+    for after in list_rewrites(before, harder):
+        assert (count_way(after) > count_way(before)) == harder
+        assert count_way(after) != count_way(before)
+        assert all(1 <= after[name] <= after["rooms"] for name in places)
+        assert count_moves(Rooms().lay_out(after)) == count_way(after)
+    if len({*places.values()}) == 1 and rooms > 2:
+        assert list_rewrites(before, True)
+        assert not list_rewrites(before, False)

@@ -30,8 +30,7 @@ from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.policies.sampling import as_rows
 from trainers.tasks.base import Example, digest_example
 from trainers.worlds.base import POLICY, Replay, State, World
-from trainers.worlds.room_moves import choose_move
-from trainers.worlds.rooms import MOVES
+from trainers.worlds.room_moves import MOVES, choose_move
 from trainers.worlds.tool_use import write_call
 
 if TYPE_CHECKING:

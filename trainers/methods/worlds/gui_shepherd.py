@@ -25,11 +25,11 @@ from trainers.maths.credit import estimate_advantages, pad_turns, spread_turns
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.imitation import train_on_texts
+from trainers.methods.room_steps import ask_about_turn, find_state_before
 from trainers.methods.value_head import ValueHead, explain_variance
 from trainers.rollouts.seats import Player
 from trainers.worlds.base import END_THINK, State
-from trainers.worlds.room_moves import GOOD, choose_move, write_step_question, write_verdict
-from trainers.worlds.rooms import MOVES
+from trainers.worlds.room_moves import GOOD, MOVES, choose_move, write_step_question, write_verdict
 
 if TYPE_CHECKING:
     from trainers.methods.batch import RowBatch
@@ -69,8 +69,8 @@ class Config(Strict):
     candidates: int = param(4, "Actions of which verification makes the best.", title="Best of (N)", ge=2, le=64)
     probe: int = param(32, "Prompts that verification is measured on; 0: never.", title="Probe prompts", ge=0, le=10_000)
     probe_every: int = param(20, "Steps between two measurements.", title="Probe every", ge=1, le=100_000, advanced=True)
-    value_rate: float = param(3e-3, "Learning rate of the value head.", title="Value head's learning rate", gt=0, le=1, advanced=True)
-    value_passes: int = param(20, "Gradient steps of the value head on each batch.", title="Value head's passes", ge=1, le=1000, advanced=True)
+    value_rate: float = param(1e-2, "Learning rate of the value head.", title="Value head's learning rate", gt=0, le=1, advanced=True)
+    value_passes: int = param(40, "Gradient steps of the value head on each batch.", title="Value head's passes", ge=1, le=1000, advanced=True)
 
 
 class GUIShepherd(Method):
@@ -144,11 +144,7 @@ class GUIShepherd(Method):
     def judge_turns(self, session: "Session", turns: "Sequence[Node]") -> dict[int, float]:
         """P(+) of the move that ends at each node, by the node's identity; a turn that is no move has none. Equal questions are asked once."""
         session.players[PRM] = Player("folder", folder=PRM, trained=False)
-        questions = {}
-        for turn in turns:
-            move = turn.facts.get("query")
-            if move in MOVES:
-                questions[id(turn)] = write_step_question(turn.episode.example.data, state_before(turn), move)
+        questions = {id(turn): question for turn in turns if (question := ask_about_turn(turn))}
         first = {question: turn for turn in reversed(turns) if (question := questions.get(id(turn))) is not None}
         if not first:
             return {}
@@ -243,14 +239,7 @@ class GUIShepherd(Method):
         )
 
 
-def state_before(turn: "Node") -> State:
-    """The state of the world in which a turn was written."""
-    above = turn.episode.parent(turn.episode.turn(turn)[0])
-    assert above is not None
-    return above.state
-
-
 def list_moves(leaf: "Node") -> list[tuple[State, str]]:
     """The state and the move of each turn on the way to a leaf; an episode ends at a turn that is no move."""
     turns = [turn[-1] for turn in leaf.episode.turns(leaf)]
-    return [(state_before(turn), turn.facts["query"]) for turn in turns if turn.facts.get("query") in MOVES]
+    return [(find_state_before(turn), turn.facts["query"]) for turn in turns if turn.facts.get("query") in MOVES]
