@@ -38,7 +38,7 @@ class Rooms(World):
     summary = "Walk along a row of rooms, take the key and open the door: long episodes of short moves."
     Config = RoomsConfig
     config: RoomsConfig
-    seats = (Seat(POLICY, "The policy that is trained."), Seat(JUDGE, "Says of a move whether it is good, in a context of its own."))
+    seats = (Seat(POLICY, "The policy that is trained."), Seat(JUDGE, "With the option judged: says of a move whether it is good."))
     difficulties = {"easy": "4 rooms.", "medium": "5 rooms.", "hard": "6 rooms."}
     demonstrations = (
         "Of mixed quality by design, so that reinforcement has strategies to choose between: 40 % go the shortest way, 25 % walk to and fro once"

@@ -115,6 +115,18 @@ def test_a_version_that_is_no_better_goes_and_the_old_one_comes_back():
     assert [kept for *_, kept in task.history] == [False, True]
 
 
+def test_a_version_that_two_groups_have_played_is_judged_once(make_session):
+    session = make_session(Rooms({"judged": True}))
+    method = prepared(session)
+    task = method.tasks[0]
+    task.goal, task.before, task.trial = HARDER, 0.9, session.run.task.lay_out({**task.data, "rooms": 6, "door": 6})
+    played = task.version
+    assert not method.advance_task(task, played, 0.0, session)
+    assert not method.advance_task(task, played, 0.5, session)
+    assert len(task.history) == 1
+    assert task.trial is None
+
+
 def test_what_tasks_have_become_is_in_the_checkpoint():
     world = Rooms()
     run = SimpleNamespace(task=world)

@@ -117,12 +117,14 @@ class GUIShepherd(Method):
         spec, found = self.run.attempt.spec, list[tuple[list[Message], str]]()
         rng = self.run.rng(PRM, "labels")
         examples = self.run.task.examples("train", max(1, self.config.labelled // 8), spec.seed, spec.task.difficulty)
-        session = self.run.session(examples, PRM, model=self.judge)
-        for leaf in session.play([episode.root for episode in session.begin()]):
-            for state, move in list_moves(leaf):
-                move = move if rng.random() < 0.5 else rng.choice(MOVES)
+        size = self.run.attempt.sampling_batch
+        for start in range(0, len(examples), size):
+            session = self.run.session(examples[start : start + size], (PRM, "labels", start), model=self.judge)
+            for leaf in session.play([episode.root for episode in session.begin()]):
                 data = leaf.episode.example.data
-                found.append(([Message("user", write_step_question(data, state, move))], write_verdict(data, state, move)))
+                for state, made in list_moves(leaf):
+                    move = made if rng.random() < 0.5 else rng.choice(MOVES)
+                    found.append(([Message("user", write_step_question(data, state, move))], write_verdict(data, state, move)))
         rng.shuffle(found)
         return found[: self.config.labelled]
 
@@ -145,7 +147,7 @@ class GUIShepherd(Method):
         """P(+) of the move that ends at each node, by the node's identity; a turn that is no move has none. Equal questions are asked once."""
         session.players[PRM] = Player("folder", folder=PRM, trained=False)
         questions = {id(turn): question for turn in turns if (question := ask_about_turn(turn))}
-        first = {question: turn for turn in reversed(turns) if (question := questions.get(id(turn))) is not None}
+        first = {questions[id(turn)]: turn for turn in reversed(turns) if id(turn) in questions}
         if not first:
             return {}
         asked = [[Message("user", question)] for question in first]

@@ -28,6 +28,7 @@ from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.living_tasks import EASIER, HARDER, LivingTask
 from trainers.methods.room_steps import ask_about_turn, find_state_before
+from trainers.tasks.base import Example
 from trainers.worlds.room_moves import choose_move, count_way, draw_step, list_rewrites, parse_verdict, write_step_question
 from trainers.worlds.rooms import JUDGE, Rooms
 
@@ -147,7 +148,7 @@ class RLAnything(Method):
         """Votes, u and what is left out, of the trajectories of one task; then its next version."""
         outcomes = [1.0 if session.is_right(leaf) else -1.0 for leaf in leaves]
         share = outcomes.count(1.0) / len(outcomes)
-        kept = self.advance_task(task, share, session)
+        kept = self.advance_task(task, leaves[0].episode.example, share, session)
         useful = kept and USEFUL[0] <= share <= USEFUL[1]
         self.log("silent_groups", float(not useful))
         if not useful:
@@ -201,14 +202,16 @@ class RLAnything(Method):
                 if not value:
                     node.trained, node.fate = False, "abandoned"
 
-    def advance_task(self, task: LivingTask, share: float, session: "Session") -> bool:
+    def advance_task(self, task: LivingTask, played: Example, share: float, session: "Session") -> bool:
         """After its group: keeps or drops the version that was on trial, and orders another. Returns whether what was played is kept."""
         config, kept = self.config, True
-        if task.trial is not None:
+        if played is task.trial:
             kept = task.judge_trial(share, config.hard, config.easy, config.history)
             self.log("accepted", float(kept))
+        elif played.data != task.data:  # another group of the batch has played it too, and it was dropped then
+            return False
         goal = HARDER if is_at_least(share, config.easy) else EASIER if is_at_least(config.hard, share) else None
-        if config.rewrite and kept and goal is not None:
+        if config.rewrite and kept and goal is not None and task.trial is None:
             task.order_version(goal, share, [self.world.lay_out(data) for data in list_rewrites(task.data, goal == HARDER)], session.rng)
         return kept
 
