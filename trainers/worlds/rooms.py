@@ -28,7 +28,9 @@ class RoomsConfig(BaseModel):
     hidden: bool = Field(False, title="Hidden key", description="The prompt does not say where the key is: a room shows it on entering.")
     slips: float = Field(0.0, ge=0, le=0.5, title="Slips", description="Share of steps that lead nowhere, the same for all of a group.")
     judged: bool = Field(
-        False, title="Judge", description="Half of the demonstrations judge a move in place of making moves: for methods whose policy judges its own."
+        False,
+        title="Judge",
+        description="A third of the demonstrations judge a move in place of making moves: for methods whose policy judges its own.",
     )
 
 
@@ -78,7 +80,7 @@ class Rooms(World):
         if not self.config.judged:
             return examples
         rng = random.Random(f"{self.name}/{JUDGE}/{seed}/{difficulty}")
-        return [ask_judge(example, rng) if place % 2 else example for place, example in enumerate(examples)]
+        return [ask_judge(example, rng) if place % 3 == 2 else example for place, example in enumerate(examples)]
 
     def begin(self, example: Example) -> State:
         return {"at": example.data.get("at", 1), "moves": 0, "has_key": False, "out": False, "failed": False, "errors": 0}

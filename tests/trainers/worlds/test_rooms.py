@@ -58,19 +58,21 @@ def test_slips_are_the_same_for_everybody_and_leave_a_way() -> None:
     assert slipped > 5
 
 
-def test_a_judge_is_shown_in_half_of_the_demonstrations_and_nothing_else_changes() -> None:
+def test_a_judge_is_shown_in_a_third_of_the_demonstrations_and_nothing_else_changes() -> None:
     plain, judged = Rooms(), Rooms({"judged": True})
     assert judged.examples("train", 20, 0, "easy") == plain.examples("train", 20, 0, "easy")
     assert judged.family != plain.family == "rooms"
-    shown = judged.draw_demonstrations(200, 0, "easy")
+    shown = judged.draw_demonstrations(150, 0, "easy")
     asked = [example for example in shown if "judged" in example.data]
-    assert len(asked) == 100
-    assert [one for one in shown if "judged" not in one.data] == plain.draw_demonstrations(200, 0, "easy")[::2]
+    assert len(asked) == 50
+    assert [one for one in shown if "judged" not in one.data] == [
+        one for place, one in enumerate(plain.draw_demonstrations(150, 0, "easy")) if place % 3 < 2
+    ]
     rng = random.Random(0)
     verdicts = ["".join(said.text for said in judged.turns(example, rng)) for example in asked]
     assert all(parse_verdict(text) is not None for text in verdicts)
     right = sum(text == example.reference for text, example in zip(verdicts, asked, strict=True))
-    assert 50 < right < 90  # demonstrations are imperfect
+    assert 25 < right < 45  # demonstrations are imperfect
 
 
 @given(st.integers(2, 6), st.data(), st.booleans())
