@@ -9,8 +9,8 @@ the verdict of a rule. V is a head on the policy's last layer. Advantages are st
 step 0, wrong 0 and outcome 1 it is PPO with the final reward. Verification: at each turn ``candidates`` actions are sampled and the one with the
 largest P(+) is made; it is measured now and then, beside plain sampling, and never trained on.
 
-This is our reading of the abstract. A rule of the world ``rooms`` stands for the people and the large model that have labelled 52,000 steps. With
-r_t = 0 for a bad move, as published, walking to and fro earns as much as going on; ``wrong`` at 1 takes that away.
+This is our reading of the abstract. A rule of the world ``rooms`` stands for the people and the large model that have labelled 52,000 steps. Where a
+bad move costs nothing, walking to and fro earns as much as going on; ``wrong`` at 1 takes that away.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def standardise(values: Tensor, mask: Tensor) -> Tensor:
 
 class Config(Strict):
     step: float = param(1.0, "Reward of a move that the judge calls good; 0: the outcome alone.", title="Good step", ge=0, le=10)
-    wrong: float = param(0.0, "Taken for a move that it calls bad; 0 as published.", title="Bad step", ge=0, le=10)
+    wrong: float = param(0.0, "Taken for a move that it calls bad (not published).", title="Bad step", ge=0, le=10)
     outcome: float = param(1.0, "Added to the last turn's reward after success.", title="Outcome", ge=0, le=100)
     gamma: float = param(1.0, "How much less a turn later counts (not published).", title="Discount (gamma)", gt=0, le=1)
     lam: float = param(0.95, "Decay of the generalised advantages (not published).", title="Decay (lambda)", ge=0, le=1)
@@ -98,7 +98,7 @@ class GUIShepherd(Method):
         parallel=False,
     )
     Config = Config
-    owns = frozenset({"rollout", "advantages"})
+    owns = frozenset({"rollout"})
     roles = {"row_advantages": "makes"}
     worlds = frozenset({"rooms"})
     requires = (Requirement("dataset", "equals", None, "it needs what the world knows of its own prompts"),)

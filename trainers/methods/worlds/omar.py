@@ -100,7 +100,7 @@ class OMAR(Method):
         parallel=False,
     )
     Config = Config
-    owns = frozenset({"rollout", "advantages"})
+    owns = frozenset({"rollout"})
     roles = {"row_advantages": "makes"}
     worlds = frozenset({"bargain"})
     several_rows = True

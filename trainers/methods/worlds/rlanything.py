@@ -107,7 +107,7 @@ class RLAnything(Method):
         parallel=False,
     )
     Config = Config
-    owns = frozenset({"rollout", "advantages", "prompt"})
+    owns = frozenset({"rollout", "prompt"})
     roles = {"data": "maps", "row_advantages": "makes"}
     worlds = frozenset({"rooms"})
     several_rows = True
