@@ -49,7 +49,7 @@ def pay_turns(verdicts: Sequence[bool], success: bool, step: float, wrong: float
     return [*made[:-1], made[-1] + outcome * success] if made else []
 
 
-def standardise(values: Tensor, mask: Tensor) -> Tensor:
+def standardise_turns(values: Tensor, mask: Tensor) -> Tensor:
     """(R, K) -> (R, K): z-scores over all that is not masked; 0 where masked, and everywhere if all are equal."""
     own = values[mask.bool()]
     if len(own) < 2 or own.max() == own.min():
@@ -214,7 +214,7 @@ class GUIShepherd(Method):
         self.log("explained", explain_variance(values[mask.bool()], targets))
         self.log("value_error", self.head.fit(states, targets))
         self.log("turn_reward", (rewards * mask).sum(1).mean())
-        return spread_turns(standardise(made, mask), turns)
+        return spread_turns(standardise_turns(made, mask), turns)
 
     def state(self) -> dict[str, Any]:
         return {"head": self.head.state(), **({"judge": self.judge.state_dict()} if PRM in self.run.others else {})}
