@@ -69,8 +69,8 @@ class Config(Strict):
     candidates: int = param(4, "Actions of which verification makes the best.", title="Best of (N)", ge=2, le=64)
     probe: int = param(32, "Prompts that verification is measured on; 0: never.", title="Probe prompts", ge=0, le=10_000)
     probe_every: int = param(20, "Steps between two measurements.", title="Probe every", ge=1, le=100_000, advanced=True)
-    value_rate: float = param(1e-2, "Learning rate of the value head.", title="Value head's learning rate", gt=0, le=1, advanced=True)
-    value_passes: int = param(40, "Gradient steps of the value head on each batch.", title="Value head's passes", ge=1, le=1000, advanced=True)
+    value_rate: float = param(3e-3, "Learning rate of the value head.", title="Value head's learning rate", gt=0, le=1, advanced=True)
+    value_passes: int = param(20, "Gradient steps of the value head on each batch.", title="Value head's passes", ge=1, le=1000, advanced=True)
 
 
 class GUIShepherd(Method):

@@ -71,8 +71,8 @@ class Config(Strict):
     lam_turns: float = param(0.95, "l_h, of turns (ours).", title="Decay of turns (l_h)", ge=0, le=1)
     gamma: float = param(1.0, "g, of tokens (ours).", title="Discount of tokens (g)", gt=0, le=1)
     lam: float = param(0.95, "l, of tokens (ours).", title="Decay of tokens (l)", ge=0, le=1)
-    value_rate: float = param(1e-2, "Learning rate of the value heads.", title="Value heads' learning rate", gt=0, le=1, advanced=True)
-    value_passes: int = param(40, "Gradient steps of the value heads on each batch.", title="Value heads' passes", ge=1, le=1000, advanced=True)
+    value_rate: float = param(3e-3, "Learning rate of the value heads.", title="Value heads' learning rate", gt=0, le=1, advanced=True)
+    value_passes: int = param(20, "Gradient steps of the value heads on each batch.", title="Value heads' passes", ge=1, le=1000, advanced=True)
 
 
 class OMAR(Method):
