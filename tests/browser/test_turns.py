@@ -93,7 +93,7 @@ def test_the_tree_of_a_group_is_walked_by_keys(page: Page, run: Run, owner: User
     page.add_init_script(path=AXE_SCRIPT)
     sign_in(owner)
     page.goto(f"/runs/{run.pk}/groups/train/1/0/")
-    page.keyboard.press("g")
+    page.keyboard.press("v")
     page.keyboard.press("t")
     tree = page.locator("#tree")
     expect(tree.locator(".tree-turn")).to_have_count(6)

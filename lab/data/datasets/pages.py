@@ -106,6 +106,8 @@ def create_dataset(request: LabRequest) -> HttpResponse:
             return redirect("dataset", dataset.pk)
     if not name and len(queues) == 1:
         name = queues[0].name
+    if not name and source == Source.TURNS and runs:
+        name = f"Step pairs of run {runs[0]}"
     if "project" not in sent and len({queue.project_id for queue in queues}) == 1:  # what is made of a project's labels is in it
         project = str(queues[0].project_id or "")
     context: dict[str, Any] = {

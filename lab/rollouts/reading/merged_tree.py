@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -13,6 +14,7 @@ from lab.rollouts.trajectories.turn_tree import TurnNode, TurnTree
 
 MOST_TURNS = 5000  # that are merged; those of further paths are not looked at
 SHOWN_TEXT = 400  # characters of a turn in the table
+TAGGED, CLOSING = re.compile(r"^<(\w+)>"), re.compile(r"</\w+>$")
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,11 @@ class MergedTurn:
 
     @property
     def label(self) -> str:
-        """A few words for the picture: the call, else how the text begins."""
+        """A few words for the picture: the call, else how the text begins, its tag as a word."""
         if self.turn is None:
             return "prompt"
-        return self.tool or escape_invisible_text(" ".join(self.turn.text[:200].split())) or "(empty)"
+        begun = TAGGED.sub(r"\1 ", " ".join(self.turn.text[:200].split()))
+        return self.tool or escape_invisible_text(CLOSING.sub("", begun)) or "(empty)"
 
     @property
     def pieces(self) -> list[Piece]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from lab.rollouts.reading.merged_tree import MergedTree, MergedTurn
 
 MOST_DRAWN = 500  # turns
-COLUMN, LINE, MARGIN = 168, 30, 14  # pixels
-THINNEST, THICKEST = 1.5, 12.0  # of an edge
+COLUMN, LINE, MARGIN = 176, 44, 14  # pixels
+THINNEST, THICKEST = 1.5, 10.0  # of an edge
 RADIUS = 6
 COLOURS = 7  # from the lowest value to the highest
-LABEL, REASON = 19, 24  # characters
+LABEL, REASON = 18, 24  # characters
+ROOM = 48  # pixels behind the last column, where a label is as long as it may be
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class DrawnTurn:
 
     @property
     def text_at(self) -> tuple[float, float]:
-        return self.x + RADIUS + 4, self.y - 4
+        return self.x + RADIUS + 2, self.y - 9
 
     @property
     def reason_at(self) -> tuple[float, float]:
-        return self.x + RADIUS + 4, self.y + 9
+        return self.x + RADIUS + 2, self.y + 17
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class TreePicture:
     highest: float | None
     left_out: int
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all values are the same."""
+        return self.lowest == self.highest
+
 
 def draw_tree(tree: MergedTree, values: Mapping[int, float | None]) -> TreePicture:
     """``values``: of the rollouts, whose best one a click on a turn leads to."""
@@ -58,7 +64,7 @@ def draw_tree(tree: MergedTree, values: Mapping[int, float | None]) -> TreePictu
     lowest, highest = min(known, default=None), max(known, default=None)
     members = max(1, tree.root.visits)
     drawn = [draw_turn(tree, turn, lines, members, lowest, highest, values) for turn in order]
-    width = MARGIN * 2 + COLUMN * (1 + max(turn.depth for turn in order))
+    width = MARGIN + ROOM + COLUMN * (1 + max(turn.depth for turn in order))
     height = round(MARGIN * 2 + LINE * (1 + max(lines.values())))
     return TreePicture(drawn, width, height, lowest, highest, len(tree.turns) - len(order))
 
