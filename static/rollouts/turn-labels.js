@@ -31,6 +31,8 @@ function describeFocus(part) {
   const branch = focus.closest("[data-branch]")?.dataset.branch;
   const inside = branch ? `[data-branch="${branch}"]` : `[data-node="${turn}"]`;
   if (focus.matches("[data-mark]")) return `${inside} [data-mark="${focus.dataset.mark}"]`;
+  const other = focus.closest("[data-other]")?.dataset.other;
+  if (other && focus.matches("[data-said]")) return `[data-other="${other}"] [data-said="${focus.dataset.said}"]`;
   if (focus.matches("[data-prefer]")) return `${inside} [data-prefer]`;
   return turn && focus.matches("[data-turn]") ? `#episode-nodes ${inside}` : "";
 }
@@ -48,7 +50,7 @@ async function sendLabel(form, button) {
   const data = Object.fromEntries(new FormData(form));
   delete data.csrfmiddlewaretoken;
   if (button?.name) data[button.name] = button.value;
-  const undo = form.dataset.turnLabel === "verdict" ? undoVerdict(form, data) : undoPreference(form, data);
+  const undo = UNDOING[form.dataset.turnLabel](form, data);
   const answer = await askServer(form.action, data);
   delete form.dataset.sending;
   if (answer.status !== 200) { showToast(describeFailure(answer), "error"); return; }
@@ -69,6 +71,13 @@ function undoPreference(form, data) {
   const label = data.withdraw ? "Preference removed" : `Branch ${data.chosen} preferred`;
   return { data: before ? { chosen, rejected } : { chosen, rejected, withdraw: "1" }, label };
 }
+
+function undoMember(form, data) {
+  const before = form.querySelector('[aria-pressed="true"]')?.dataset.said || "";
+  return { data: { node: data.node, other: data.other, verdict: before }, label: data.verdict ? `The other turn is ${data.verdict}` : "Preference removed" };
+}
+
+const UNDOING = { verdict: undoVerdict, preference: undoPreference, member: undoMember };
 
 document.addEventListener("annotations:undone", (event) => showEpisode(event.detail.episode));
 

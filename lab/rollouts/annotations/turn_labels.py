@@ -104,6 +104,34 @@ def prefer_to_one(user: User, rollout: Rollout, tree: TurnTree, better: int, wor
     return create_label_once(TurnPreference, rollout=rollout, against=rollout, user=user, chosen=better, rejected=worse, **texts)
 
 
+def prefer_across_rollouts(user: User, own: tuple[Rollout, TurnTree, str], other: tuple[Rollout, TurnTree, str], verdict: str) -> AnnotationChange:
+    """Of turns that two members of a group took in the same state the better one: ``verdict`` better (the other's), worse, or empty: taken back.
+
+    Raises Refusal.
+    """
+    if verdict not in ("", "better", "worse"):
+        raise Refusal("Another turn is better or worse.", field="verdict", status=400)
+    (rollout, tree, node), (member, member_tree, member_node) = own, other
+    first, second = find_written_node(tree, node).number, find_written_node(member_tree, member_node).number
+    state = tree.find_state(first)
+    if rollout.pk == member.pk or rollout.prompt_id != member.prompt_id or state is None or state != member_tree.find_state(second):
+        raise Refusal("These turns do not begin in the same state. Reload the page.", field="other", status=400)
+    mine = {"rollout": rollout, "chosen": first, "against": member, "rejected": second}
+    theirs = {"rollout": member, "chosen": second, "against": rollout, "rejected": first}
+    wanted = {"better": theirs, "worse": mine}.get(verdict)
+    with transaction.atomic():
+        said = TurnPreference.objects.filter(user=user, withdrawn_at=None, rollout__in=[rollout, member]).filter(Q(**mine) | Q(**theirs))
+        same = said.filter(**wanted).first() if wanted else None
+        if same is not None:
+            return AnnotationChange(same.pk, False)
+        before = said.update(withdrawn_at=timezone.now())
+        if wanted is None:
+            return AnnotationChange(None, bool(before))
+        texts = [take_snapshot(tree, first), take_snapshot(member_tree, second)]
+        chosen, rejected = texts if verdict == "worse" else texts[::-1]
+        return create_label_once(TurnPreference, user=user, **wanted, chosen_text=chosen, rejected_text=rejected)
+
+
 def create_label_once(model: Any, **values: Any) -> AnnotationChange:
     """The row; the one there is where the same person said the same a moment ago, in another window."""
     try:

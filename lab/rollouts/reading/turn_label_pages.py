@@ -15,11 +15,13 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from lab.lib.numbers import parse_whole_number
 from lab.lib.refusals import Refusal
-from lab.rollouts.annotations.turn_labels import judge_turn, prefer_branch, read_turn_labels
+from lab.rollouts.annotations.turn_labels import judge_turn, prefer_across_rollouts, prefer_branch, read_turn_labels
 from lab.rollouts.annotations.verbs import AnnotationChange
 from lab.rollouts.reading.episode_forks import list_forks, list_windows
 from lab.rollouts.reading.episode_nodes import count_branches, list_nodes
+from lab.rollouts.reading.group_branches import find_shared_states
 from lab.rollouts.reading.team_rollouts import get_team_rollout
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.turn_tree import TurnTree, read_turn_trees
@@ -43,6 +45,7 @@ def build_episode_context(request: HttpRequest, rollout: Rollout, tree: TurnTree
         "branches": count_branches(nodes),
         "forks": list_forks(tree, labels, rollout),
         "windows": list_windows(tree),
+        "shared_states": find_shared_states(user, rollout, tree),
         "seats": list({line.seat: line.colour for line in nodes if line.is_written}.items()),
         "may_label": has_team_permission(request, "rollouts.annotate"),
         "labelled": sum(bool(label.mine or label.over) for label in labels.values()),
@@ -73,6 +76,23 @@ def save_turn_verdict(request: LabRequest, rollout_id: int) -> HttpResponse:
     return apply_turn_label(
         request, rollout_id, lambda rollout, tree: judge_turn(request.user, rollout, tree, sent.get("node", ""), sent.get("verdict", ""))
     )
+
+
+@require_POST
+def save_member_preference(request: LabRequest, rollout_id: int) -> HttpResponse:
+    """Of the rollout's own turn at ``node`` and another member's (``other``: rollout:node) in the same state."""
+    sent = request.POST
+    name, _, node = sent.get("other", "").partition(":")
+
+    def prefer(rollout: Rollout, tree: TurnTree) -> AnnotationChange:
+        number = parse_whole_number(name)
+        if number is None:
+            raise Refusal("There is no such member. Reload the page.", field="other", status=400)
+        member = get_team_rollout(request, number)
+        other = (member, read_rollout_tree(member), node)
+        return prefer_across_rollouts(request.user, (rollout, tree, sent.get("node", "")), other, sent.get("verdict", ""))
+
+    return apply_turn_label(request, rollout_id, prefer)
 
 
 @require_POST

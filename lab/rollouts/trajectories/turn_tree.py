@@ -5,7 +5,7 @@ What is stored comes from a trainer's spool and holds a model's words: whatever 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,8 @@ from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.models import Rollout
 from trainers.contract.events import MOST_NODE_TEXT
 
+StateKey = tuple[tuple[str, str], ...]  # (who, what) one after the other
+WROTE = "wrote"
 WRITTEN = ("policy", "forced")  # nodes that are, or are a part of, somebody's turn
 MOST_NODES = 200  # of one rollout
 SHORTENED = "…"  # what a text ends in that was too long to be stored
@@ -106,6 +108,22 @@ class TurnTree:
 
     def turn_text(self, number: int) -> str:
         return "".join(node.text for node in self.turn(number))
+
+    def list_path_states(self) -> Iterator[tuple[StateKey, int, int]]:
+        """(what was said until then, state, node by which it goes on) where a turn begins on the rollout's own path."""
+        said = list[tuple[str, str]]()
+        for node in (one for one in self.nodes.values() if one.is_path):
+            is_going_on = bool(said) and said[-1][0] == WROTE
+            if node.is_written and node.parent is not None and not is_going_on:
+                yield tuple(said), node.parent, node.number
+            if node.is_written and is_going_on:
+                said[-1] = (WROTE, said[-1][1] + node.text)
+            elif node.number or node.by != "prompt":
+                said.append((WROTE if node.is_written else node.by, node.text))
+
+    def find_state(self, number: int) -> StateKey | None:
+        """What was said before the turn that begins at a node of the rollout's own path; None for other nodes."""
+        return next((key for key, _, first in self.list_path_states() if first == number), None)
 
     def rest(self, number: int) -> list[TurnNode]:
         """The node and all that follows it on the way that was gone: the suffix that a cut discards, or the one that came in its place."""

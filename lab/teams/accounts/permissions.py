@@ -144,7 +144,7 @@ ROUTES: dict[str, RouteAccess] = {
     # rollouts
     **make_read_access("run-rollouts", "run-steps", "run-tokens", "rollout-tokens", "rollouts-ends", "annotations", "comments", ask="runs.read"),
     **make_write_access("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag", ask="rollouts.annotate"),
-    **make_write_access("turn-verdict", "turn-preference", ask="rollouts.annotate"),
+    **make_write_access("turn-verdict", "turn-preference", "turn-member-preference", ask="rollouts.annotate"),
     **make_read_access(
         "rollouts",
         "rollouts-histograms",

@@ -204,3 +204,19 @@ def test_labels_of_another_team_are_nobodys_rows(dataset: Dataset, one: Rollout,
     preferred(one, owner, KEPT_BRANCH, CUT_BRANCH)
     theirs = Dataset.objects.create(team=stranger.memberships.get().team, name="Steps", source=Source.TURNS, created_by=stranger)
     assert rows_of(theirs) == []
+
+
+def test_turns_of_two_members_in_one_state_become_a_pair(dataset: Dataset, one: Rollout, run: Run, owner: User) -> None:
+    nodes = [*EPISODE[:3], RolloutNode(3, "policy", 2, start=2, end=3, finish="stop")]
+    two = keep(run, 1, **tell_episode((SEARCH, FOUND, WRONG), nodes))
+    TurnPreference.objects.create(rollout=one, chosen=KEPT_BRANCH, against=two, rejected=3, user=owner)
+    assert rows_of(dataset) == [{**STEP, "rejected": [{"role": "assistant", "content": WRONG}]}]
+    [row] = preview_next_version(dataset, DatasetRule.read({"test_share": 0})).rows
+    assert row.rollouts == [one.pk, two.pk]
+
+
+def test_turns_of_different_states_are_no_pair(dataset: Dataset, one: Rollout, run: Run, owner: User) -> None:
+    two = keep(run, 1, **tell_episode((WRONG,), [RolloutNode(0, "prompt"), RolloutNode(1, "policy", 0, start=0, end=1)]))
+    TurnPreference.objects.create(rollout=one, chosen=KEPT_BRANCH, against=two, rejected=1, user=owner)
+    assert rows_of(dataset) == []
+    assert left_out(dataset) == {"branches of different states": 1}

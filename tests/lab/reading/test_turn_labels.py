@@ -14,8 +14,9 @@ from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.models import Run, Status
 from tests.conftest import make_member
-from tests.lab.reading.episodes import CUT, CUT_BRANCH, KEPT_BRANCH, STATE, WORSE, tell_episode
+from tests.lab.reading.episodes import ANSWER, BETTER, CUT, CUT_BRANCH, FOUND, KEPT_BRANCH, SEARCH, STATE, WORSE, tell_episode
 from tests.lab.supervisor.spools import make_run, rollout, started, store
+from trainers.contract.events import RolloutNode
 
 JSON = {"HTTP_ACCEPT": "application/json"}
 
@@ -141,3 +142,54 @@ def test_the_migration_goes_back_and_forth(one: Rollout) -> None:
     executor.migrate(executor.loader.graph.leaf_nodes())
     assert "annotations_turnverdict" in connection.introspection.table_names()
     assert Run.across_teams.count() == 1
+
+
+@pytest.fixture
+def two(one: Rollout) -> Rollout:
+    """Another member, which answers after the same search."""
+    nodes = [
+        RolloutNode(0, "prompt"),
+        RolloutNode(1, "policy", 0, start=0, end=1),
+        RolloutNode(2, "world", 1, start=1, end=2),
+        RolloutNode(3, "policy", 2, start=2, end=3, finish="stop"),
+    ]
+    store(one.run, rollout(sample=1, **tell_episode((SEARCH, FOUND, ANSWER), nodes)))
+    return Rollout.across_teams.get(sample=1)
+
+
+def compare(client: Client, one: Rollout, other: str, verdict: str, status: int = 200, node: int = KEPT_BRANCH) -> Any:
+    sent = {"node": node, "other": other, "verdict": verdict}
+    response = client.post(f"/rollouts/{one.pk}/turns/members/", sent, **JSON)  # type: ignore[arg-type]
+    assert response.status_code == status, response.content
+    return response.json() if status != 404 else None
+
+
+def test_turns_of_two_members_in_one_state_are_compared(one: Rollout, two: Rollout, as_owner: Client) -> None:
+    html = as_owner.get(f"/rollouts/{one.pk}/").content.decode()
+    assert "After node 2: 1 other turn<" in html
+    assert "Better ✓" in compare(as_owner, one, f"{two.pk}:3", "better")["episode"]
+    row = TurnPreference.across_teams.get()
+    assert (row.rollout_id, row.chosen, row.against_id, row.rejected) == (two.pk, 3, one.pk, KEPT_BRANCH)
+    assert (row.chosen_text, row.rejected_text) == (ANSWER, BETTER)
+    assert "Worse ✓" in as_owner.get(f"/rollouts/{two.pk}/").content.decode()  # seen from the other side
+    compare(as_owner, one, f"{two.pk}:3", "worse")
+    live_rows = TurnPreference.across_teams.filter(withdrawn_at=None)
+    assert live_rows.values_list("rollout", "against").get() == (one.pk, two.pk)
+    compare(as_owner, one, f"{two.pk}:3", "")
+    assert not live_rows.exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "node"), [("{two}:1", KEPT_BRANCH), ("{two}:3", 1), ("{one}:6", KEPT_BRANCH), ("x", KEPT_BRANCH), ("{two}:", 6), ("{two}:3", 3)]
+)
+def test_turns_of_different_states_are_not_compared(other: str, node: int, one: Rollout, two: Rollout, as_owner: Client) -> None:
+    compare(as_owner, one, other.format(one=one.pk, two=two.pk), "better", 400, node)
+    assert not TurnPreference.across_teams.exists()
+
+
+def test_a_member_of_another_team_is_not_found(one: Rollout, as_owner: Client, stranger: User) -> None:
+    theirs = make_run(stranger.memberships.get().team, status=Status.FINISHED, task="search")
+    store(theirs, started(), rollout(**tell_episode()))
+    other = Rollout.across_teams.get(run=theirs)
+    compare(as_owner, one, f"{other.pk}:{KEPT_BRANCH}", "better", 404)
+    assert not TurnPreference.across_teams.exists()
