@@ -28,6 +28,7 @@ from lab.rollouts.reading.episode_nodes import list_nodes
 from lab.rollouts.trajectories.cards import lengths_of
 from lab.rollouts.trajectories.keepers import HOLD, KEEPERS, hold_rollouts
 from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens, RolloutWords
+from lab.rollouts.trajectories.turn_tree import read_turn_tree
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Role, Team, User
 from lab.teams.audit.models import Entry
@@ -122,7 +123,7 @@ def test_token_arrays_go_alone_and_turns_are_in_code_points_then(team: Team, sto
     spoken.refresh_from_db()
     assert spoken.turns == [["assistant", 0, 3], ["tool", 3, 6], ["assistant", 6, 10]]  # tokens of 1, 2, 3 and 4 code points
     assert [(node["start"], node["end"]) for node in spoken.nodes] == [(0, 3), (-1, -1)]
-    first, gone = list_nodes(spoken, lengths_of([spoken])[spoken.pk])
+    first, gone = list_nodes(read_turn_tree(spoken, lengths_of([spoken])[spoken.pk]))
     assert "".join(piece.text for piece in first.pieces) == spoken.completion[:3]
     assert "".join(piece.text for piece in gone.pieces) == "gone"
     head = as_owner.get(f"/rollouts/{spoken.pk}/packed/").content

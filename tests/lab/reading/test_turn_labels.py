@@ -10,6 +10,7 @@ from django.test import Client
 
 from lab.rollouts.annotations.models import TurnPreference, TurnVerdict
 from lab.rollouts.annotations.turn_labels import export_turn_labels
+from lab.rollouts.trajectories.keepers import KEEPERS
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Role, Team, User
 from lab.training.runs.models import Run, Status
@@ -193,3 +194,18 @@ def test_a_member_of_another_team_is_not_found(one: Rollout, as_owner: Client, s
     other = Rollout.across_teams.get(run=theirs)
     compare(as_owner, one, f"{other.pk}:{KEPT_BRANCH}", "better", 404)
     assert not TurnPreference.across_teams.exists()
+
+
+def test_a_rollout_with_labels_that_count_is_kept(one: Rollout, team: Team, as_owner: Client) -> None:
+    def list_kept() -> set[int]:
+        with connection.cursor() as cursor:
+            cursor.execute(KEEPERS["annotations"].query, {"team": team.pk})
+            return {pk for (pk,) in cursor.fetchall()}
+
+    assert list_kept() == set()
+    judge(as_owner, one, CUT_BRANCH, "bad")
+    assert list_kept() == {one.pk}
+    judge(as_owner, one, CUT_BRANCH, "")
+    assert list_kept() == set()
+    prefer(as_owner, one, KEPT_BRANCH, CUT_BRANCH)
+    assert list_kept() == {one.pk}
