@@ -1,208 +1,68 @@
 """Tools, environments and rollout functions of TRL in a task of one's own: trained as TRL trains them, and shown with their turns and masks."""
 
-import random
-import re
-from typing import Any, ClassVar
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.trainers.conftest import events_in, make_spec
-from tests.trainers.tool_policy import build_tool_policy, build_tool_tokenizer, find_tool_results, script_turns, write_tool_call
+from tests.trainers.conftest import current, events_in, make_spec
+from tests.trainers.test_human import answering, longest_first
+from tests.trainers.tool_policy import build_tool_policy, build_tool_tokenizer, script_turns
+from tests.trainers.trl_tasks import SCRIPTS, TASKS, Vault
 from trainers.adapters.arguments import build_common_arguments
 from trainers.attempt import train
 from trainers.attempt.context import Attempt
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
-from trainers.attempt.telemetry import Pieces
+from trainers.attempt.telemetry import Pieces, to_storable_text
 from trainers.contract import arrays
-from trainers.contract.events import Message, Metrics, Rollout
+from trainers.contract.events import Metrics, Rollout
+from trainers.contract.spec import HUMAN, RunSpec
 from trainers.contract.spool import SPOOL, SpoolWriter
 from trainers.policies import loading as policies
 from trainers.policies.sampling import as_rows
 from trainers.tasks import registry
-from trainers.tasks.base import Example, Reward, Task
-from trainers.tasks.trl_rollouts import TRLRollouts
+
+pytestmark = pytest.mark.training
 
 NAMES = ("loss", "grad_norm", "reward", "completions/mean_length", "completions/clipped_ratio")
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiplies two numbers.
-
-    Args:
-        a: The first number.
-        b: The second number.
-    """
-    return a * b
-
-
-def fill(count: int) -> str:
-    """Writes many words.
-
-    Args:
-        count: How many.
-    """
-    return "word " * count
-
-
-def shout(word: str) -> str:
-    """Says something bad.
-
-    Args:
-        word: A word.
-    """
-    return f"{word}\ud800\x00<script>alert(1)</script>"
-
-
-def is_correct(answer: str, example: Example) -> float:
-    return float(answer.split()[-1:] == [example.reference])
-
-
-class Products(Task):
-    name = "products"
-    title = "Products"
-    summary = "Multiplies two numbers."
-    difficulties: ClassVar = {"easy": "Two digits."}
-    rewards: ClassVar = {"correct": Reward(is_correct, "1 when the last word is the product.", 1.0)}
-    demonstrations = "None."
-    max_turns = 2
-    trl = TRLRollouts(tools=(multiply, fill, shout))
-
-    def example(self, rng: random.Random, difficulty: str) -> Example:
-        a, b = rng.randint(10, 99), rng.randint(10, 99)
-        return Example([Message("user", f"What is {a} times {b}?")], str(a * b), {"a": a, "b": b})
-
-    def gold(self, example: Example) -> str:
-        return example.reference
-
-
-class Vault:
-    """An environment: a product opens it."""
-
-    made = 0
-
-    def __init__(self) -> None:
-        type(self).made += 1
-
-    def reset(self, prompt: Any, a: int, b: int) -> str:
-        self.product, self.tries = a * b, 0
-        self.is_open = False
-        return " The vault is closed."
-
-    def enter(self, code: int) -> str:
-        """Enters a code.
-
-        Args:
-            code: The code.
-        """
-        self.tries += 1
-        self.is_open = code == self.product
-        return "open" if self.is_open else "closed"
-
-    def get_reward(self) -> float:
-        return self.is_open - 0.1 * self.tries
-
-
-class Vaults(Products):
-    name = "vaults"
-    trl = TRLRollouts(environment_factory=Vault)
-
-
-def play(prompts: list[Any], trainer: Any) -> dict[str, Any]:
-    """A rollout function: every answer is a guess, a word of the environment's and a second guess."""
-    tokenizer = trainer.processing_class
-    found: dict[str, list[Any]] = {"prompt_ids": [], "completion_ids": [], "env_mask": [], "points": []}
-    for place, prompt in enumerate(prompts):
-        parts = [tokenizer.encode(text, add_special_tokens=False) for text in (f"{place} or ", "no, ", f"{place % 3}")]
-        end = [tokenizer.eos_token_id] * (place % 4 != 3)
-        found["prompt_ids"].append(tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=True, return_dict=True)["input_ids"])
-        found["completion_ids"].append(parts[0] + parts[1] + parts[2] + end)
-        found["env_mask"].append([1] * len(parts[0]) + [0] * len(parts[1]) + [1] * (len(parts[2]) + len(end)))
-        found["points"].append(0.5 * (place % 3))
-    return {**found, "logprobs": None}
-
-
-class Played(Products):
-    name = "played"
-    rewards: ClassVar = {"correct": Products.rewards["correct"], "points": Reward(lambda text, example: None, "What the game says.", 1.0)}
-    max_turns = 1
-    trl = TRLRollouts(rollout_func=play)
-
-
-TASKS = {kind.name: kind for kind in (Products, Vaults, Played)}
-
-
-def asked_numbers(text: str) -> tuple[int, int]:
-    a, b = re.findall(r"What is (\d+) times (\d+)\?", text)[-1]
-    return int(a), int(b)
-
-
-def write_with_tools(text: str, place: int) -> str:
-    """Of every four: a call and its result; one that raises; an answer without a call; a result that does not fit."""
-    if results := find_tool_results(text):
-        return f"It is {results[-1]}" if results[-1].isdigit() else "I do not know"
-    a, b = asked_numbers(text)
-    return (
-        f"Let me see. {write_tool_call('multiply', a=a, b=b)}",
-        write_tool_call("multiply", a=a),
-        f"It is {a + b}",
-        write_tool_call("fill", count=500),
-    )[place % 4]
-
-
-def write_codes(text: str, place: int) -> str:
-    """Of every four: the code; a wrong one; no code; an answer that is cut off."""
-    if results := find_tool_results(text):
-        a, b = asked_numbers(text)
-        return f"{results[-1]} {a * b}"
-    a, b = asked_numbers(text)
-    return (write_tool_call("enter", code=a * b), write_tool_call("enter", code=a + b), "I give up", "and so on" * 100 + "…")[place % 4]
-
-
-SCRIPTS = {"products": write_with_tools, "vaults": write_codes}
+LENGTH = 120  # tokens of a completion
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tool_policy(tmp_path_factory.mktemp("policy") / "tools")
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tasks are there, and the policy writes what the script of the task says."""
-    tasks = {name: registry.make_usable_task(kind, name) for name, kind in TASKS.items()}
-    monkeypatch.setattr(registry, "load_task_registry", lambda: registry.Registry(tasks, {}))
-
-    def write(text: str, place: int) -> str:
-        return SCRIPTS["vaults" if "The vault is closed." in text else "products"](text, place)
-
-    script_turns(monkeypatch, build_tool_tokenizer(), write)
+def tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {name: registry.make_usable_task(kind, name) for name, kind in TASKS.items()}
+    monkeypatch.setattr(registry, "load_task_registry", lambda: registry.Registry(found, {}))
 
 
-def spec_of(folder: Any, output: Any, task: str, **changes: Any) -> Any:
+def make_tool_spec(folder: Path, output: Path, task: str, **changes: Any) -> RunSpec:
     policy = {"kind": "folder", "path": str(folder)}
-    settings = {"training__max_completion_length": 120, "training__max_steps": 2, "training__learning_rate": 1e-2, **changes}
+    settings = {"training__max_completion_length": LENGTH, "training__max_steps": 2, "training__learning_rate": 1e-2, **changes}
     return make_spec(output, base={"name": "grpo"}, policy=policy, task={"name": task, "difficulty": "easy"}, **settings)
 
 
-def train_in_lab(spec: Any, output: Any) -> tuple[list[dict[str, float]], list[Rollout]]:
+def train_in_lab(spec: RunSpec, output: Path) -> tuple[list[dict[str, float]], list[Rollout]]:
     assert train.run_training(spec, output) == train.FINISHED
-    events = events_in(output)
-    steps = [event.values for event in events if isinstance(event, Metrics) and "loss" in event.values]
-    return steps, [event for event in events if isinstance(event, Rollout)]
+    events = current(events_in(output), Metrics)
+    return [event.values for event in events if "loss" in event.values], current(events_in(output), Rollout)
 
 
-def train_with_trl(spec: Any, output: Any) -> list[dict[str, float]]:
-    """TRL's own trainer on the same task, as its documentation has it."""
-    task = registry.get_task(spec.task.name)
-    attempt = Attempt(
-        spec, output, task, policies.load_policy(output / "policy", spec), Reporter(SpoolWriter(output / SPOOL), 1), StopRequest(output, None)
-    )
-    examples = task.examples("train", spec.training.prompts, spec.seed, "easy")
-    trl = task.trl
+def train_with_trl(spec: RunSpec, output: Path, folder: Path) -> list[dict[str, float]]:
+    """TRL's own trainer on the same task, configured from its own documentation."""
+    task: Any = registry.get_task(spec.task.name)
+    training: Any = spec.training
+    writer = SpoolWriter(output / SPOOL)
+    attempt = Attempt(spec, output, task, policies.load_policy(folder, spec), Reporter(writer, 1), StopRequest(output, None))
+    examples = task.examples("train", training.prompts, spec.seed, "easy")
 
     def correct(completions: Any, a: list[int], b: list[int], **rest: Any) -> list[float]:
         return [float(made[-1]["content"].split()[-1:] == [str(x * y)]) for made, x, y in zip(completions, a, b, strict=True)]
@@ -211,53 +71,139 @@ def train_with_trl(spec: Any, output: Any) -> list[dict[str, float]]:
         return points
 
     names = ("num_generations", "max_completion_length", "temperature", "beta", "num_iterations", "steps_per_generation")
-    values = (
-        build_common_arguments(attempt) | {name: getattr(spec.training, name) for name in names} | {"top_p": 1.0, "top_k": 0, "loss_type": "grpo"}
-    )
+    values = build_common_arguments(attempt) | {name: getattr(training, name) for name in names} | {"top_p": 1.0, "top_k": 0, "loss_type": "grpo"}
     trainer = GRPOTrainer(
         model=attempt.policy.model,
         processing_class=attempt.policy.tokenizer,
         args=GRPOConfig(**values, max_tool_calling_iterations=task.max_turns - 1),
-        reward_funcs=[correct, points] if trl.rollout_func else [correct],
+        reward_funcs=[correct, points] if task.trl.rollout_func else [correct],
         train_dataset=Dataset.from_list([{"prompt": as_rows(example.prompt), **example.data} for example in examples]),
-        tools=list(trl.tools) or None,
-        environment_factory=trl.environment_factory,
-        rollout_func=trl.rollout_func,
+        tools=list(task.trl.tools) or None,
+        environment_factory=task.trl.environment_factory,
+        rollout_func=task.trl.rollout_func,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
-@pytest.mark.training
-@pytest.mark.parametrize("name", TASKS)
-def test_a_task_trains_as_trl_trains_it(tmp_path, folder, scripted, name):
-    spec = spec_of(folder, tmp_path, name, evaluation={"prompts": 6, "every": 1})
+def check_products(rollout: Rollout) -> None:
+    roles = [turn.role for turn in rollout.turns]
+    assert roles == ([], ["assistant", "tool", "assistant"])[rollout.sample < 2]
+    assert rollout.finish_reason == ("stop", "stop", "stop", "length")[rollout.sample]
+    assert rollout.rewards["correct"] == float(rollout.sample == 0)
+    assert ("<tool_response>" in rollout.completion, "{'error': " in rollout.completion) == (rollout.sample < 2, rollout.sample == 1)
+
+
+def check_vaults(rollout: Rollout) -> None:
+    assert [turn.role for turn in rollout.turns] == ([], ["assistant", "environment", "assistant"])[rollout.sample < 2]
+    assert rollout.prompt[-1].content.endswith("? The vault is closed.")
+    assert rollout.rewards == {"correct": float(rollout.sample < 2), "Vault": (0.9, -0.1, 0.0, 0.0)[rollout.sample]}
+    assert rollout.reward == pytest.approx(sum(value or 0.0 for value in rollout.rewards.values()))
+    assert rollout.finish_reason == ("stop", "stop", "stop", "length")[rollout.sample]
+
+
+def check_several(rollout: Rollout) -> None:
+    in_safe = int(rollout.prompt[-1].content.split()[2]) % 2
+    assert rollout.rewards["Safe"] == ((0.9, -0.1, 0.0, 0.0)[rollout.sample] if in_safe else None)
+    assert rollout.prompt[-1].content.endswith("The vault is closed.") == bool(in_safe)
+
+
+def check_played(rollout: Rollout) -> None:
+    place = (rollout.group % 2) * 4 + rollout.sample
+    assert rollout.completion == f"{place} or no, {place % 3}"
+    assert [turn.role for turn in rollout.turns] == ["assistant", "environment", "assistant"]
+    assert rollout.rewards["points"] == 0.5 * (place % 3)
+    assert rollout.finish_reason == ("length" if rollout.sample == 3 else "stop")
+
+
+CHECKS = {"products": check_products, "vaults": check_vaults, "several": check_several, "played": check_played}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_task_trains_as_trl_trains_it(tmp_path, monkeypatch, folder, tasks, name):
+    """Held-out prompts are measured in between, which TRL's own run does not."""
+    script_turns(monkeypatch, build_tool_tokenizer(), SCRIPTS.get(name, SCRIPTS["vaults"]))
+    monkeypatch.setattr(Vault, "made", 0)
+    spec = make_tool_spec(folder, tmp_path, name, evaluation={"prompts": 6, "every": 1})
     ours, rollouts = train_in_lab(spec, tmp_path)
+    assert Vault.made == {"vaults": 8 + 6}.get(name, Vault.made)  # held-out prompts have environments of their own, and all are used again
     (tmp_path / "trl").mkdir()
-    (tmp_path / "trl" / "policy").symlink_to(folder)
-    theirs = train_with_trl(spec, tmp_path / "trl")
+    theirs = train_with_trl(spec, tmp_path / "trl", folder)
     found = [[[step[name] for name in NAMES] for step in steps] for steps in (ours, theirs)]
     assert found[0] == found[1]
     assert len(found[0]) == 2
     assert all(step["grad_norm"] > 0 for step in ours)
-    check_rollouts(rollouts, policies.load_tokenizer(folder))
+    assert len(rollouts) == 2 * 8 + 3 * 6
+    check_tokens(rollouts, folder)
+    for rollout in rollouts:
+        if rollout.phase == "train":
+            CHECKS[name](rollout)
 
 
-def check_rollouts(rollouts, tokenizer):
-    """Texts, masks and turns of every event agree with its tokens."""
-    assert {rollout.phase for rollout in rollouts} == {"train", "heldout"}
+def check_tokens(rollouts: list[Rollout], folder: Path) -> None:
+    """Texts, masks, turns and statistics of every event agree with its tokens."""
+    tokenizer = policies.load_tokenizer(folder)
     pieces = Pieces(tokenizer)
     for rollout in rollouts:
-        ids = arrays.unpack_array(rollout.ids)
-        assert tokenizer.decode(list(ids), skip_special_tokens=True).replace("\x00", "\u2400") == rollout.completion
-        assert sum(pieces.lengths(list(ids), rollout.completion)) == len(rollout.completion)
+        ids = arrays.unpack_array(rollout.ids).tolist()
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        assert to_storable_text(text) == rollout.completion
+        assert pieces.lengths(ids, text) == arrays.unpack_array(rollout.lengths).tolist()
+        logprobs = arrays.unpack_array(rollout.logprobs)
+        assert len(logprobs) == len(ids)
+        assert logprobs.min() < 0
         if rollout.turns:
             mask = arrays.unpack_array(rollout.mask)
-            assert [turn.end for turn in rollout.turns][-1] == len(ids) == len(mask)
+            assert rollout.turns[-1].end == len(ids) == len(mask)
+            assert rollout.length == int(mask.sum()) < len(ids)
             for turn in rollout.turns:
                 assert set(mask[turn.start : turn.end].tolist()) == {int(turn.role == "assistant")}
-            assert rollout.length == int(mask.sum())
-        logprobs = arrays.unpack_array(rollout.logprobs)
-        assert (logprobs <= 0).all()
-        assert logprobs.any()
+
+
+def test_what_tools_say_is_stored_as_text_and_every_end_has_its_reason(tmp_path, monkeypatch, folder, tasks):
+    script_turns(monkeypatch, build_tool_tokenizer(), SCRIPTS["shouts"])
+    telemetry = {"sampler_logprobs": False}
+    _, rollouts = train_in_lab(make_tool_spec(folder, tmp_path, "shouts", training__max_steps=1, telemetry=telemetry), tmp_path)
+    check_tokens(rollouts, folder)
+    by_sample = {rollout.sample: rollout for rollout in rollouts}
+    assert "</tool_response>\ufffd\u2400<script>alert(1)</script>" in by_sample[0].completion
+    assert [by_sample[number].finish_reason for number in range(4)] == ["stop", "turns", "length", "stop"]
+    assert [by_sample[number].rewards["correct"] for number in range(4)] == [0, 0, 0, 1]
+    assert len(arrays.unpack_array(by_sample[2].ids)) == LENGTH
+
+
+def test_people_and_an_environment_are_columns_side_by_side(tmp_path, monkeypatch, folder, tasks):
+    """People are shown the whole text; shadows and the environment's reward stay what they are."""
+    script_turns(monkeypatch, build_tool_tokenizer(), SCRIPTS["vaults"])
+    human = {"share": 1.0, "seconds": 60, "weight": 0.5}
+    spec = make_tool_spec(folder, tmp_path, "vaults", training__max_steps=1, human=human, task__rewards={"Vault": 2.0})
+    with answering(tmp_path, longest_first):
+        _, rollouts = train_in_lab(spec, tmp_path)
+    for rollout in rollouts:
+        assert list(rollout.rewards) == ["correct", "Vault", HUMAN]
+        assert None not in rollout.rewards.values()
+        assert rollout.reward == pytest.approx(rollout.rewards["correct"] + 2 * rollout.rewards["Vault"] + 0.5 * rollout.rewards[HUMAN])
+    longest = max(rollouts[:4], key=lambda rollout: len(rollout.completion))
+    assert longest.rewards[HUMAN] == 1.0
+
+
+def test_held_out_prompts_and_a_resume_change_nothing(tmp_path, folder, tasks):
+    """Of a policy that samples: what random weights write is rewarded for its vowels."""
+    changes = {"training__max_completion_length": 16, "limits__save_every": 1}
+    plain, _ = train_in_lab(make_tool_spec(folder, tmp_path / "plain", "noise", **changes), tmp_path / "plain")
+    changes |= {"evaluation": {"prompts": 3, "every": 1, "temperature": 0.0}, "telemetry": {"sampler_logprobs": True}}
+    output = tmp_path / "measured"
+    spec = make_tool_spec(folder, output, "noise", **changes)
+    measured, rollouts = train_in_lab(spec, output)
+    assert [[step[name] for name in NAMES] for step in plain] == [[step[name] for name in NAMES] for step in measured]
+    assert all(step["sampling/sampling_logp_difference/max"] < 1e-4 for step in measured)
+    heldout = [[rollout.completion for rollout in rollouts if rollout.phase == "heldout" and rollout.step == step] for step in range(3)]
+    assert all(len(texts) == 3 for texts in heldout)
+    shutil.rmtree(output / "checkpoints" / "checkpoint-2")
+    shutil.rmtree(output / "final")
+    resumed, again = train_in_lab(spec, output)
+    assert [[step[name] for name in NAMES] for step in measured] == [[step[name] for name in NAMES] for step in resumed]
+    assert sorted((one.step, one.phase, one.group, one.sample, one.completion) for one in rollouts) == sorted(
+        (one.step, one.phase, one.group, one.sample, one.completion) for one in again
+    )
