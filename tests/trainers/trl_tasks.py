@@ -142,7 +142,7 @@ def write_products(text: str, place: int) -> str:
         f"Let me see. {write_tool_call('multiply', a=a, b=b)}",
         write_tool_call("multiply", a=a),
         f"It is {a + b}",
-        "7" * 70 + write_tool_call("multiply", a=a, b=b),
+        "7" * 80 + write_tool_call("multiply", a=a, b=b),
     )[place % 4]
 
 

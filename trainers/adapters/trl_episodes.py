@@ -40,7 +40,6 @@ class TRLEpisodes:
     def __init__(self, trainer: "GRPOAdapter", rollouts: TRLRollouts) -> None:
         self.trainer, self.rollouts = trainer, rollouts
         self.other = "tool" if rollouts.tools and not rollouts.factories else "environment"  # who writes what the policy does not
-        self.keys = sorted({key for example in trainer.examples for key in example.data})
         self.heldout_pool: dict[Any, list[Any]] = {}
         self.sampled: list[Completion] = []  # of the latest batch of held-out prompts
         self.is_measuring = False
@@ -57,11 +56,7 @@ class TRLEpisodes:
 
     def rows_for_trl(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Rows as a data set of the user's would have them: the prompt, and every key of the examples' data as a column."""
-        found = []
-        for row in rows:
-            data = self.trainer.examples[row["example"]].data
-            found.append({"prompt": row["prompt"], **dict.fromkeys(self.keys), **data})
-        return found
+        return build_trl_rows([row["prompt"] for row in rows], [self.trainer.examples[row["example"]] for row in rows], self.trainer.examples)
 
     def collect(self, prompts: Sequence[list[dict[str, Any]]], made: tuple[Any, ...]) -> tuple[list[Completion], tuple[Any, ...]]:
         """The episodes of a batch, and what TRL's ``_generate`` has made of it, without sampler's log-probabilities of tokens that are not the
@@ -129,7 +124,7 @@ class TRLEpisodes:
         done: list[Completion] = []
         for start in range(0, len(examples), how.batch):
             some = examples[start : start + how.batch]
-            rows = [{"prompt": as_rows(example.prompt), **dict.fromkeys(self.keys), **example.data} for example in some]
+            rows = build_trl_rows([as_rows(example.prompt) for example in some], some, examples)
             with self.measuring(how.temperature), suppress(HeldOutSampled):
                 GRPOTrainer._generate_and_score_completions(self.trainer, rows)
             self.add_statistics(self.sampled, how)
@@ -189,6 +184,12 @@ class TRLEpisodes:
                 one.logprobs = [value * own for value, own in zip(logprobs[place], one.mask, strict=False)]
                 one.entropies = [value * own for value, own in zip(entropies[place], one.mask, strict=False)]
         model.train(was_training)
+
+
+def build_trl_rows(prompts: Sequence[Any], examples: Sequence[Example], known: Sequence[Example]) -> list[dict[str, Any]]:
+    """One row for each prompt, all with the same columns: None where an example has no such data. ``known``: all there are."""
+    columns = dict.fromkeys(sorted({key for example in known for key in example.data}))
+    return [{"prompt": prompt, **columns, **example.data} for prompt, example in zip(prompts, examples, strict=True)]
 
 
 async def wait_for(value: Any) -> Any:
