@@ -101,7 +101,9 @@ def test_an_unsound_task_is_not_loaded(trl, more, message):
 
 
 def test_a_world_is_played_by_the_lab():
-    kind = type("Both", (World,), {"trl": Products.trl, "title": "", "summary": "", "difficulties": {}, "demonstrations": "", "rewards": {}})
+    kind = type(
+        "Both", (World,), {"name": "both", "trl": Products.trl, "title": "", "summary": "", "difficulties": {}, "demonstrations": "", "rewards": {}}
+    )
     with pytest.raises(TypeError, match="world"):
         registry.make_usable_task(kind, "both")
 
@@ -138,7 +140,7 @@ def test_a_run_that_suits_the_task_is_let_through(tmp_path, monkeypatch, kind):
     [
         ({"trainer": "rloo"}, "training.trainer"),
         ({"trainer": "sft"}, "training.trainer"),
-        ({"training__generation": "colocate"}, "training.generation"),
+        ({"training__generation": "colocate", "device": "auto"}, "training.generation"),
         ({"resources": {"processes": 2}}, "resources.processes"),
         ({"methods": [{"name": "arpo"}]}, "methods.0.name"),
         ({"template": "{{ messages }}"}, "policy.path"),
@@ -168,7 +170,7 @@ def test_data_that_trl_cannot_hand_on_is_refused():
 def test_a_template_without_tools_or_parser_is_refused(tmp_path):
     assert find_template_fault(build_tool_tokenizer()) == ""
     assert "does not render calls" in find_template_fault(build_tool_tokenizer(PLAIN))
-    unknown = build_tool_tokenizer(build_tool_tokenizer().chat_template + " ")
+    unknown = build_tool_tokenizer("{#- mine -#}" + build_tool_tokenizer().chat_template)
     assert "not one whose calls TRL can read" in find_template_fault(unknown)
     attempt: Any = SimpleNamespace(
         policy=SimpleNamespace(folder=tmp_path, tokenizer=unknown), spec=SimpleNamespace(policy=FolderPolicy(kind="folder", path=str(tmp_path)))
@@ -181,7 +183,7 @@ def test_a_template_without_tools_or_parser_is_refused(tmp_path):
 
 def test_a_parser_of_the_tokenizer_itself_is_used_again(tmp_path):
     """Loading a policy drops it, so that rewards of other tasks see the whole text."""
-    own = build_tool_tokenizer(build_tool_tokenizer().chat_template + " ")
+    own = build_tool_tokenizer("{#- mine -#}" + build_tool_tokenizer().chat_template)
     own.response_template = {"fields": {"content": {}}}
     own.save_pretrained(tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).response_template == own.response_template
@@ -235,7 +237,7 @@ def test_an_environment_that_fails_or_is_another_one_is_named():
 
     task = SimpleNamespace(rewards={"Broken": None})
     episodes = SimpleNamespace(trainer=SimpleNamespace(task=task))
-    with pytest.raises(RewardFailed, match="Broken.get_reward failed: OSError: gone"):
+    with pytest.raises(RewardFailed, match=r"Broken\.get_reward failed: OSError: gone"):
         TRLEpisodes.ask_environment(episodes, Broken())  # type: ignore[arg-type]
     with pytest.raises(RewardFailed, match="made a Vault"):
         TRLEpisodes.ask_environment(episodes, Vault())  # type: ignore[arg-type]
