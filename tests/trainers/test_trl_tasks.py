@@ -115,7 +115,7 @@ def test_the_documented_entry_point_names_the_documented_class():
     assert "`my_package/products.py`" in text
 
 
-def preflight(tmp_path, monkeypatch, kind, trainer="grpo", template="tool_calls", **changes):
+def check_before_launch(tmp_path, monkeypatch, kind, trainer="grpo", template="tool_calls", **changes):
     (tmp_path / "chat_template.jinja").write_text(template)
     task = registry.make_usable_task(kind, kind.name)
     monkeypatch.setattr(registry, "load_task_registry", lambda: registry.Registry({kind.name: task}, {}))
@@ -130,7 +130,7 @@ def find_fields(report):
 
 @pytest.mark.parametrize("kind", [Products, Vaults, Played])
 def test_a_run_that_suits_the_task_is_let_through(tmp_path, monkeypatch, kind):
-    report = preflight(tmp_path, monkeypatch, kind)
+    report = check_before_launch(tmp_path, monkeypatch, kind)
     assert not find_fields(report)
     assert not [warning for warning in report.warnings if "reward" in warning.field]
 
@@ -148,13 +148,13 @@ def test_a_run_that_suits_the_task_is_let_through(tmp_path, monkeypatch, kind):
     ],
 )
 def test_what_does_not_go_with_it_is_refused_with_its_field_and_a_fix(tmp_path, monkeypatch, changes, field):
-    report = preflight(tmp_path, monkeypatch, Products, **changes)
+    report = check_before_launch(tmp_path, monkeypatch, Products, **changes)
     assert field in find_fields(report)
     assert all(problem.fix for problem in report.problems if problem.field == field)
 
 
 def test_a_rollout_function_needs_no_chat_template_with_tools(tmp_path, monkeypatch):
-    assert "policy.path" not in find_fields(preflight(tmp_path, monkeypatch, Played, template="{{ messages }}"))
+    assert "policy.path" not in find_fields(check_before_launch(tmp_path, monkeypatch, Played, template="{{ messages }}"))
 
 
 def test_data_that_trl_cannot_hand_on_is_refused():

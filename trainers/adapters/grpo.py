@@ -52,7 +52,7 @@ class GRPOAdapter(GroupAdapter, GRPOTrainer):  # type: ignore[misc]
         made = super()._generate(prompts)
         if self.trl_episodes is None:
             return made
-        episodes, made = self.trl_episodes.collect(prompts, made)
+        episodes, made = self.trl_episodes.collect_episodes(prompts, made)
         if self.trl_episodes.is_measuring:
             self.trl_episodes.sampled = episodes
             raise HeldOutSampled

@@ -58,7 +58,7 @@ class TRLEpisodes:
         """Rows as a data set of the user's would have them: the prompt, and every key of the examples' data as a column."""
         return build_trl_rows([row["prompt"] for row in rows], [self.trainer.examples[row["example"]] for row in rows], self.trainer.examples)
 
-    def collect(self, prompts: Sequence[list[dict[str, Any]]], made: tuple[Any, ...]) -> tuple[list[Completion], tuple[Any, ...]]:
+    def collect_episodes(self, prompts: Sequence[list[dict[str, Any]]], made: tuple[Any, ...]) -> tuple[list[Completion], tuple[Any, ...]]:
         """The episodes of a batch, and what TRL's ``_generate`` has made of it, without sampler's log-probabilities of tokens that are not the
         policy's and without what is for the lab alone. Raises ValueError for what a rollout function must not return, and RewardFailed."""
         prompt_ids, ids, masks, messages, logprobs, extra, *images = made
@@ -125,7 +125,7 @@ class TRLEpisodes:
         for start in range(0, len(examples), how.batch):
             some = examples[start : start + how.batch]
             rows = build_trl_rows([as_rows(example.prompt) for example in some], some, examples)
-            with self.measuring(how.temperature), suppress(HeldOutSampled):
+            with self.measure_at(how.temperature), suppress(HeldOutSampled):
                 GRPOTrainer._generate_and_score_completions(self.trainer, rows)
             self.add_statistics(self.sampled, how)
             done += self.sampled
@@ -133,7 +133,7 @@ class TRLEpisodes:
         return done
 
     @contextmanager
-    def measuring(self, temperature: float) -> Iterator[None]:
+    def measure_at(self, temperature: float) -> Iterator[None]:
         """Inside, TRL samples at ``temperature`` in evaluation mode and from another pool of environments; afterwards all is as it was."""
         trainer = self.trainer
         names = ("generation_config", "generation_kwargs", "temperature", "environments", "_environment_pool")
@@ -231,7 +231,7 @@ def replace_surrogates(message: Mapping[str, Any]) -> dict[str, Any]:
 def watch_rollout_function(function: Callable[[list[Any], Any], Mapping[str, Any]]) -> Callable[[list[Any], Any], dict[str, Any]]:
     """The user's function as TRL calls it; what it returns is looked at before TRL stumbles over it. The wrapper raises ValueError."""
 
-    def play(prompts: list[Any], trainer: Any) -> dict[str, Any]:
+    def play_prompts(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         output = dict(function(prompts, trainer))
         ids, mask, count = output.get("completion_ids"), output.get("env_mask"), len(prompts)
         for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask"):
@@ -249,4 +249,4 @@ def watch_rollout_function(function: Callable[[list[Any], Any], Mapping[str, Any
         plain = {name: [[int(one) for one in row] for row in output[name]] for name in ("prompt_ids", "completion_ids")}
         return {**output, **plain}
 
-    return play
+    return play_prompts
