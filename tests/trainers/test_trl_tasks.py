@@ -17,6 +17,8 @@ from tests.trainers.tool_policy import build_tool_tokenizer
 from tests.trainers.trl_tasks import DOCUMENT, DOCUMENTED, TASKS, Played, Products, Vault, Vaults, play
 from trainers.adapters.tool_templates import check_tool_descriptions, find_template_fault, prepare_tool_calls
 from trainers.adapters.trl_episodes import TRLEpisodes, build_trl_rows, read_content, read_score, replace_surrogates, watch_rollout_function
+from trainers.attempt.shadows import Shadows
+from trainers.attempt.telemetry import Scored
 from trainers.checks.preflight import run_preflight_checks
 from trainers.checks.trl_needs import find_wrong_data
 from trainers.contract.events import Message
@@ -255,3 +257,15 @@ def test_whatever_a_tool_says_can_be_tokenized(content):
     read_content(made).encode()
     assert len(read_content(made)) == len(read_content(message))
     json.dumps(made)
+
+
+@pytest.mark.parametrize(("answer", "asked"), [("42", "42"), ("", ""), (None, "a call, 42")])
+def test_shadows_score_what_reward_functions_score(answer, asked):
+    prompt = [Message("user", "?")]
+    scored = Scored(1, "train", 0, 0, prompt, "a call, 42", {}, None, "stop", [1], answer=answer)
+    lines = []
+    child = SimpleNamespace(ask=lambda line, seconds: lines.append(json.loads(line)) or '{"ok": true}')
+    shadows = SimpleNamespace(attempt=SimpleNamespace(folder="", spec=SimpleNamespace(device="cpu")), child=child)
+    column = SimpleNamespace(definition=SimpleNamespace(model_dump=dict))
+    Shadows.ask(shadows, column, [(scored, Example(prompt, "42"))])  # type: ignore[arg-type]
+    assert [row["completion"] for row in lines[0]["rows"]] == [asked]

@@ -174,7 +174,7 @@ def test_what_tools_say_is_stored_as_text_and_every_end_has_its_reason(tmp_path,
 
 
 def test_people_and_an_environment_are_columns_side_by_side(tmp_path, monkeypatch, folder, tasks):
-    """People are shown the whole text; shadows and the environment's reward stay what they are."""
+    """With the weights of the spec; people are shown the whole text."""
     script_turns(monkeypatch, build_tool_tokenizer(), SCRIPTS["vaults"])
     human = {"share": 1.0, "seconds": 60, "weight": 0.5}
     spec = make_tool_spec(folder, tmp_path, "vaults", training__max_steps=1, human=human, task__rewards={"Vault": 2.0})
