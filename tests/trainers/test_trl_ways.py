@@ -141,6 +141,21 @@ def test_a_task_trains_as_trl_trains_it(tmp_path, monkeypatch, folder, tasks, na
             CHECKS[name](rollout)
 
 
+def test_accumulation_two_passes_and_a_penalty_are_those_of_trl(tmp_path, monkeypatch, folder, tasks):
+    """Two generation batches of the environment's are used twice each."""
+    script_turns(monkeypatch, build_tool_tokenizer(), SCRIPTS["vaults"])
+    changes = {"num_iterations": 2, "gradient_accumulation_steps": 2, "per_device_train_batch_size": 4, "beta": 0.04, "max_steps": 4}
+    spec = make_tool_spec(folder, tmp_path, "vaults", **{f"training__{name}": value for name, value in changes.items()})
+    ours, rollouts = train_in_lab(spec, tmp_path)
+    (tmp_path / "trl").mkdir()
+    theirs = train_with_trl(spec, tmp_path / "trl", folder)
+    found = [[[step[name] for name in ("loss", "grad_norm", "kl")] for step in steps] for steps in (ours, theirs)]
+    assert found[0] == found[1]
+    assert [any(step[name] for step in ours) for name in ("grad_norm", "kl")] == [True, True]
+    assert len(rollouts) == 2 * 8
+    check_tokens(rollouts, folder)
+
+
 def check_tokens(rollouts: list[Rollout], folder: Path) -> None:
     """Texts, masks, turns and statistics of every event agree with its tokens."""
     tokenizer = policies.load_tokenizer(folder)
