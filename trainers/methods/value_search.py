@@ -1,0 +1,62 @@
+"""Values of positions for a search: an episode's outcome where it has ended, +1 or -1, and a fitted head's estimate elsewhere."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trainers.policies.value_head import build_value_head, fit_value_head, read_last_states
+from trainers.tasks.base import Example
+
+if TYPE_CHECKING:
+    from trainers.methods.context import RunContext
+    from trainers.methods.session import Session
+    from trainers.rollouts.search_tree import SearchTree
+    from trainers.rollouts.tree import Node
+
+
+class ValueSearch:
+    """A value head and what it is fitted to. ``steps``, ``rate``: of each fitting."""
+
+    def __init__(self, run: "RunContext", steps: int, rate: float) -> None:
+        self.run, self.steps, self.rate = run, steps, rate
+        self.head = build_value_head(run)
+
+    def estimate(self, session: "Session", nodes: "Sequence[Node]") -> list[float]:
+        """In [-1, 1]."""
+        going = [node for node in nodes if not node.finish]
+        guessed = iter(self.head.estimate(read_last_states(self.run, going)))
+        return [score_end(session, node) if node.finish else next(guessed) for node in nodes]
+
+    def fit_episodes(self, examples: Sequence[Example], count: int, key: str) -> float:
+        """Fits the head to the outcomes of ``count`` whole episodes of each example, at every position on their ways; returns its error."""
+        states, targets = list[Tensor](), list[float]()
+        for start in range(0, len(examples), self.run.attempt.sampling_batch):
+            some = examples[start : start + self.run.attempt.sampling_batch]
+            session = self.run.session(some, f"{key}/values/{start}", group_size=count)
+            leaves = session.play([episode.root for episode in session.begin()])
+            seen = [(node, score_end(session, leaf)) for leaf in leaves for node in list_open_positions(leaf)]
+            states.append(read_last_states(self.run, [node for node, _ in seen]))
+            targets += [outcome for _, outcome in seen]
+        return self.fit(torch.cat(states), targets, f"{key}/outcomes")
+
+    def fit_trees(self, trees: "Sequence[SearchTree]", key: str) -> float:
+        """Fits the head to what was backed up through the open positions of trees; returns its error."""
+        seen = [node for tree in trees for node in (tree.root, *tree.positions) if not node.finish and "mean" in node.notes]
+        return self.fit(read_last_states(self.run, seen), [node.notes["mean"] for node in seen], f"{key}/trees")
+
+    def fit(self, states: Tensor, targets: Sequence[float], key: str) -> float:
+        generator = torch.Generator().manual_seed(self.run.rng("value head", key).randrange(2**31))
+        return fit_value_head(self.head, states, torch.tensor(list(targets)), self.steps, self.rate, generator)
+
+
+def score_end(session: "Session", leaf: "Node") -> float:
+    """+1 for a right end, -1 for any other."""
+    return 1.0 if session.is_right(leaf) else -1.0
+
+
+def list_open_positions(leaf: "Node") -> "list[Node]":
+    """Where the turns on the way to a leaf began."""
+    path = leaf.episode.path(leaf)
+    return [node for place, node in enumerate(path) if node.by in ("prompt", "world") and not node.finish and place + 1 < len(path)]
