@@ -29,12 +29,15 @@ class ValueSearch:
         guessed = iter(self.head.estimate(read_last_states(self.run, going)))
         return [score_end(session, node) if node.finish else next(guessed) for node in nodes]
 
-    def fit_episodes(self, examples: Sequence[Example], count: int, key: str) -> float:
-        """Fits the head to the outcomes of ``count`` whole episodes of each example, at every position on their ways; returns its error."""
+    def fit_episodes(self, examples: Sequence[Example], count: int, key: str, max_tokens: int = 0) -> float:
+        """Fits the head to the outcomes of ``count`` whole episodes of each example, at every position on their ways; returns its error.
+
+        ``max_tokens``: of an episode; 0: as many as the run's sampled answers may have.
+        """
         states, targets = list[Tensor](), list[float]()
         for start in range(0, len(examples), self.run.attempt.sampling_batch):
             some = examples[start : start + self.run.attempt.sampling_batch]
-            session = self.run.session(some, f"{key}/values/{start}", group_size=count)
+            session = self.run.session(some, f"{key}/values/{start}", group_size=count, max_tokens=max_tokens)
             leaves = session.play([episode.root for episode in session.begin()])
             seen = [(node, score_end(session, leaf)) for leaf in leaves for node in list_open_positions(leaf)]
             states.append(read_last_states(self.run, [node for node, _ in seen]))

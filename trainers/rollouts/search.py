@@ -10,7 +10,7 @@ from typing import Literal
 
 from trainers.rollouts.engine import Engine
 from trainers.rollouts.search_strategies import Strategy, can_expand
-from trainers.rollouts.search_tree import SearchTree, keep_path, list_step_logprobs, write_step
+from trainers.rollouts.search_tree import SearchTree, keep_paths, list_step_logprobs, write_step
 from trainers.rollouts.tree import Node
 
 Expand = Callable[[Sequence[Node]], Sequence[Sequence[Node]]]  # of each position: the positions that its steps lead to
@@ -44,7 +44,7 @@ def search_trees(
             tree.rounds += 1
     if keep == "best":
         for tree in trees:
-            keep_path(tree, tree.best)
+            keep_paths(tree, [tree.best])
     return trees
 
 

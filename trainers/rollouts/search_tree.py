@@ -74,15 +74,15 @@ class SearchTree:
         self.steps[node] = list(steps)
 
 
-def keep_path(tree: SearchTree, end: Node) -> None:
-    """Gives up what the search has made beside the path to ``end``."""
-    path = set(end.episode.path(end))
+def keep_paths(tree: SearchTree, ends: Sequence[Node]) -> None:
+    """Gives up what the search has made beside the paths to ``ends``."""
+    kept = {node for end in ends for node in end.episode.path(end)}
     for position in tree.positions:
         for node in list_step_nodes(tree.above[position], position):
-            if node not in path and node.fate == "kept":
+            if node not in kept and node.fate == "kept":
                 node.fate = "abandoned"
                 above = node.episode.parent(node)
-                node.why = node.why or (SEARCHED if above in path else "")
+                node.why = node.why or (SEARCHED if above in kept else "")
 
 
 def list_step_nodes(above: Node, position: Node) -> list[Node]:
