@@ -99,3 +99,13 @@ def list_step_logprobs(above: Node, position: Node) -> list[float]:
 def write_step(above: Node, position: Node) -> str:
     """What a step says, without the world's answer."""
     return "".join(node.text for node in list_step_nodes(above, position) if node.by in ("policy", "forced")).strip()
+
+
+def score_path(logprobs: Sequence[Sequence[float]], power: float) -> float:
+    """Log-probabilities of the tokens of each of L steps -> their sum over L^power, as BFS-Prover ranks positions (arXiv 2502.03438); 0 for none."""
+    return math.fsum(value for step in logprobs for value in step) / max(1, len(logprobs)) ** power
+
+
+def score_positions(nodes: Sequence[Node], power: float) -> list[float]:
+    """``score_path`` of the turns that led to each node."""
+    return [score_path([[value for one in turn for value in one.logprobs] for turn in node.episode.turns(node)], power) for node in nodes]

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.move_trees import every_move, make_tree  # noqa: F401
 from trainers.data.search_samples import tokenize_step
-from trainers.methods.worlds.bfs_prover_v2 import BFSProverV2, Config, list_proof_steps, mark_central, score_path
+from trainers.methods.worlds.bfs_prover_v2 import list_proof_steps, mark_central
 from trainers.policies import tiny
+from trainers.rollouts.search_tree import score_path, score_positions
 from trainers.worlds.rewrites import Rewrites
 
 NATS = st.lists(st.floats(0, 20), max_size=12)
@@ -76,7 +77,7 @@ def test_positions_are_ranked_by_the_probability_of_their_paths(proof):
             if node.by == "forced":
                 node.logprobs = [-0.1] * len(node.ids)
         count = sum(len(node.ids) for node in position.episode.path(position) if node.by == "forced")
-        assert BFSProverV2(Config(power=0.5)).rank_positions([position]) == [pytest.approx(-0.1 * count / place**0.5)]
+        assert score_positions([position], 0.5) == [pytest.approx(-0.1 * count / place**0.5)]
 
 
 @pytest.mark.training

@@ -14,6 +14,7 @@ Our reading: the quantiles and counts; the paper says that the distribution's tw
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from trainers.data.search_samples import search_examples, tokenize_step
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.rollouts.search_strategies import BestFirst
-from trainers.rollouts.search_tree import list_step_nodes
+from trainers.rollouts.search_tree import list_step_nodes, score_positions
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
 
 MOST_NATS = 4.0  # of the histogram of u
 Pair = tuple["Node", "Node"]  # the position before a step and the one after it
-
-
-def score_path(logprobs: Sequence[Sequence[float]], power: float) -> float:
-    """Log-probabilities of the tokens of each step of a path -> its priority; 0 for no steps."""
-    return math.fsum(value for step in logprobs for value in step) / max(1, len(logprobs)) ** power
 
 
 def mark_central(values: Sequence[float], low: float, high: float) -> list[bool]:
@@ -106,11 +102,7 @@ class BFSProverV2(Method):
 
     def search(self, session: "Session", roots: "list[Node]") -> "list[SearchTree]":
         how = BestFirst(self.config.nodes, session.run.task.max_turns)
-        return session.search(roots, how, self.config.samples, self.rank_positions, session.is_right)
-
-    def rank_positions(self, nodes: "Sequence[Node]") -> list[float]:
-        steps = [[[value for one in turn for value in one.logprobs] for turn in node.episode.turns(node)] for node in nodes]
-        return [score_path(turns, self.config.power) for turns in steps]
+        return session.search(roots, how, self.config.samples, partial(score_positions, power=self.config.power), session.is_right)
 
     def measure_surprise(self, pairs: Sequence[Pair], run: "RunContext", model: Any) -> list[float]:
         """u of each step, nats per token, under the policy that has searched."""
