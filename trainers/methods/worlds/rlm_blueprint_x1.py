@@ -4,7 +4,8 @@ Phase 1: a value head over the policy's hidden states is fitted to the outcomes 
 Phase 2, in every batch: one Monte-Carlo tree search for each prompt, with values from the head; the members of its group are ends of the tree, and
     A(n) = V(child) - V(parent)      for every token of the step from parent to child; V of an end is its outcome
 takes the place of the base's advantage. Then the head is fitted to the backed-up values of the positions that were searched. A step that several
-members share is trained on once. It differs from GRPO in rollouts and advantages; with ``refit`` off the head stays as phase 1 left it.
+members share is trained on once, so that a base that averages over tokens (dapo) suits it better than one that averages over members. It differs
+from GRPO in rollouts and advantages; with ``refit`` off the head stays as phase 1 left it.
 
 Our reading: the paper trains policy and value model in phases and leaves the losses open; it names this advantage. Its supervised phase 1 of the
 policy is the cold start here. Node fields of the authors' framework (visits, value, mean, prior) are the notes of the tree.
