@@ -34,7 +34,7 @@ CASE = Case(
     parent="sft",
     claim="After traces that go back GRPO solves more held-out problems than after direct answers.",
     quantities=(tiny.ACCURACY, search_runs.ACCURACY_AT_WRITTEN),
-    problem=f"number paths of 3 or 4 moves with going back, tiny policy, {TRACE_STEPS} supervised steps on 200 searched problems, then {STEPS} of GRPO;"
+    problem=f"number paths of 3 or 4 moves with going back, tiny policy, {TRACE_STEPS} supervised steps on 200 searched problems, then {STEPS} GRPO;"
     " the parent's first stage has the same searches without wrong branches",
     measure=measure,
     seeds=3,

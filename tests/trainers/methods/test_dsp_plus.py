@@ -118,6 +118,26 @@ def test_a_gap_that_stays_open_leaves_the_problem_unsolved(engine):
     assert logged["solved"] == sum(leaf.state["reached"] for leaf in leaves) / 6
 
 
+def test_an_open_gap_is_searched_again_with_the_expansions_that_are_left(engine):
+    method, asked = DSPPlus(Config(nodes=10, attempts=4)), []
+    method.run = engine.run
+    gaps = [Gap(4, 8, 1), Gap(8, 11, 1)]
+
+    def search(roots, how, *rest):
+        asked.append((len(roots), how.nodes))
+        goal = roots[0] if len(asked) == 2 else None
+        trees = [SimpleNamespace(expanded=2, goal=None) for _ in roots]
+        trees[0] = make_tree(WORLD, "From 4 to 8 in 1 moves.", [["*2"]]) if goal is not None else trees[0]
+        if goal is not None:
+            trees[0].goal = trees[0].positions[0]
+        return trees
+
+    session = SimpleNamespace(begin_at=lambda example, group: SimpleNamespace(root=example), search=search, is_right=None)
+    method.close_gaps(session, gaps, 2)
+    assert asked == [(2, 5), (2, 3), (1, 1)]
+    assert [gap.proof for gap in gaps] == [["<move>*2</move>"], None]
+
+
 def test_lemmas_are_kept_and_used_again_and_nothing_is_kept_of_held_out_problems(engine):
     examples, store = WORLD.examples("train", 4, 0, "hard"), Store()
     solve(engine, 2, 400, examples, store, learns=False)

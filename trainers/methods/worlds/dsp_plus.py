@@ -11,7 +11,7 @@ another one for the sketch. A lemma in error that the world can read stays, and 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -38,13 +38,17 @@ LEMMAS = "lemmas"  # list of the store: start, goal and the turns that lead ther
 
 @dataclass
 class Gap:
-    """A goal of the sketch. ``moves``: what its proof may take. ``proof``: its turns; None while it is open. ``tree``: of its search."""
+    """A goal of the sketch. ``moves``: what its proof may take. ``proof``: its turns; None while it is open. ``trees``: of its searches."""
 
     start: int
     goal: int
     moves: int
     proof: list[str] | None = None
-    tree: "SearchTree | None" = None
+    trees: "list[SearchTree]" = field(default_factory=list)
+
+    @property
+    def expanded(self) -> int:
+        return sum(tree.expanded for tree in self.trees)
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Sketch:
 
     @property
     def expanded(self) -> int:
-        return sum(gap.tree.expanded for gap in self.gaps if gap.tree is not None)
+        return sum(gap.expanded for gap in self.gaps)
 
 
 def draft_lemmas(start: int, way: Sequence[str], count: int) -> list[tuple[int, int]]:
@@ -89,6 +93,7 @@ class Config(Strict):
     errors: float = param(0.0, "Share of the lemmas in which the planner errs.", title="Planner's errors", ge=0, le=1)
     nodes: int = param(24, "Positions of a problem that are expanded, shared out among its gaps (our value).", title="Expansions", ge=1, le=10_000)
     samples: int = param(4, "Turns sampled from a position; equal ones are one step.", title="Turns per expansion", ge=1, le=64)
+    attempts: int = param(4, "Searches of a gap that stays open, until its expansions are used up.", title="Searches of a gap", ge=1, le=64)
     power: float = param(0.5, "Exponent of the path's length in its priority (our value).", title="Length exponent", ge=0, le=1, advanced=True)
     cache: bool = param(True, "Use the proofs of earlier gaps again.", title="Keep lemmas")
 
@@ -111,7 +116,7 @@ class DSPPlus(Method):
         departures=(
             "A rule that knows a way drafts the lemmas and errs as often as it is told to; the paper has two language models for draft and sketch.",
             "Numbers and their rewriting take the place of statements in Lean; there are no symbolic tactics beside the policy's steps.",
-            "A gap is searched once, where the code tries up to four times; one that stays open is not drafted anew.",
+            "A gap that stays open is not drafted anew.",
         ),
         claim=("procedure/accuracy", "higher"),
         parallel=False,
@@ -145,12 +150,22 @@ class DSPPlus(Method):
         return Sketch(list_gaps(data["start"], data["goal"], lemmas, len(way), data["moves"]), len(told) - len(lemmas))
 
     def close_gaps(self, session: "Session", gaps: Sequence[Gap], count: int) -> None:
-        """Searches gaps whose problems have ``count`` of them."""
+        """Searches gaps whose problems have ``count`` of them, again and again while one is open and has expansions left."""
+        budget = max(1, self.config.nodes // count)
+        for _ in range(self.config.attempts):
+            by_room: dict[int, list[Gap]] = {}
+            for gap in gaps:
+                if gap.proof is None and gap.expanded < budget:
+                    by_room.setdefault(budget - gap.expanded, []).append(gap)
+            for room, some in by_room.items():
+                self.search_gaps(session, some, room)
+
+    def search_gaps(self, session: "Session", gaps: Sequence[Gap], nodes: int) -> None:
         roots = [session.begin_at(make_example(gap.start, gap.goal, gap.moves, gap.moves), group=place).root for place, gap in enumerate(gaps)]
-        how = BestFirst(max(1, self.config.nodes // count), self.run.task.max_turns)
+        how = BestFirst(nodes, self.run.task.max_turns)
         trees = session.search(roots, how, self.config.samples, partial(score_positions, power=self.config.power), session.is_right)
         for gap, tree in zip(gaps, trees, strict=True):
-            gap.tree = tree
+            gap.trees.append(tree)
             if tree.goal is not None:
                 gap.proof = list_turns(tree, tree.goal)
 
@@ -176,7 +191,7 @@ class DSPPlus(Method):
         self.log("expanded", sum(sketch.expanded for sketch in sketches) / count)
         self.log("gaps_closed", sum(gap.proof is not None for gap in gaps) / len(gaps))
         self.log("masked", sum(sketch.masked for sketch in sketches) / count)
-        self.log("recalled", sum(gap.proof is not None and gap.tree is None for gap in gaps) / len(gaps))
+        self.log("recalled", sum(gap.proof is not None and not gap.trees for gap in gaps) / len(gaps))
         self.log("solved", sum(map(session.is_right, leaves)) / count)
 
     @classmethod
@@ -200,7 +215,7 @@ def write_proof(session: "Session", root: "Node", sketch: Sketch) -> "Node":
     """The sketch's proof as an episode of the whole problem; up to the first gap that is open, then its search's best path."""
     node = root
     for gap in sketch.gaps:
-        turns = gap.proof if gap.proof is not None or gap.tree is None else list_turns(gap.tree, gap.tree.best)
+        turns = gap.proof if gap.proof is not None or not gap.trees else list_turns(gap.trees[-1], gap.trees[-1].best)
         for turn in turns or ():
             if node.finish:
                 break
