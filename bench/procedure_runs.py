@@ -1,4 +1,4 @@
-"""Procedures of the built-in policy for the effect cases, against the frozen policy in the same rounds: the same prompts, seeds and random numbers."""
+"""Procedures of the built-in policy for effect cases, against the frozen policy in the same rounds: the same prompts, seeds and random numbers."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Experiences in the prompt against the frozen policy, at the same prompts and generated tokens, on a convention that nothing but the reward tells."""
+"""Experiences in the prompt against the frozen policy, at the same prompts and generated tokens, on a convention that only the reward tells."""
 
 from typing import Any
 
@@ -32,5 +32,4 @@ CASE = Case(
     problem="sums with a hidden unit in the world conventions, frozen tiny policy, 6 rounds of 8 prompts",
     measure=measure,
     seeds=3,
-    launch={"trainer": "procedure", "task": TASK, "training__max_completion_length": 24, "training__num_generations": 4},
 )

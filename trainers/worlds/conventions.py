@@ -1,7 +1,7 @@
 """Sums of goods whose unit is a convention of the house: nothing in the prompt says it, and only the reward tells it from another.
 
 ``Notes: none. 7+5 rice?`` wants ``<answer>12 oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice in oz,
-rope in cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a procedure learns can be written there
+rope in cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
 (Training-Free GRPO). In the difficulty ``told`` the notes are right and there from the start.
 """
 

@@ -5,12 +5,14 @@ The built-in policy hardly learns it by reinforcement alone: a world for search,
 
 With the option ``undo`` a dead end is told instead of ending the episode, and ``<back>1</back>`` returns to the number after the first move (0: to
 the start), so that an episode can hold a whole search. Moves count along the path alone; all turns count towards the end of the episode.
+
+With the option ``lists`` demonstrations also show prompts that end in ways not to go again, ``Not +3 +3, -1 *2.`` (TRT).
 """
 
 import random
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -34,6 +36,9 @@ class RewritesConfig(BaseModel):
 
     spare: int = Field(1, ge=0, le=3, title="Spare moves", description="Moves an episode may take beyond the shortest way.")
     undo: bool = Field(False, title="Going back", description="Dead ends can be left: a second tool goes back to an earlier number.")
+    lists: bool = Field(
+        False, title="Lists of wrong ways", description="Half of the demonstrations have a list of ways in the prompt that they avoid."
+    )
 
 
 class Rewrites(World):
@@ -51,7 +56,7 @@ class Rewrites(World):
     max_turns = 8
     max_turn_tokens = 8
     episode_tokens = 64
-    wordy_options = frozenset({"undo"})
+    wordy_options = frozenset({"undo", "lists"})
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
@@ -74,6 +79,14 @@ class Rewrites(World):
             way = find_way(start, goal, depth)
             if way is not None and len(way) == depth:
                 return make_example(start, goal, depth + self.config.spare, depth)
+
+    def draw_demonstrations(self, count: int, seed: int, difficulty: str) -> list[Example]:
+        """With the option, half of them name one to three ways that lead elsewhere."""
+        drawn = super().draw_demonstrations(count, seed, difficulty)
+        if not self.config.lists:
+            return drawn
+        rng = random.Random(f"{self.name}/{difficulty}/lists/{seed}")
+        return [list_wrong_ways(example, draw_wrong_ways(example, rng)) if rng.random() < 0.5 else example for example in drawn]
 
     def begin(self, example: Example) -> State:
         start = example.data.get("start", 0)
@@ -146,6 +159,8 @@ class Rewrites(World):
         if rng.random() < 0.6:
             takes_branch = self.config.undo and rng.random() < 0.5
             return self.tell_turns(example, self.write_detour(example, rng) if takes_branch else self.way(example, self.begin(example)))
+        if "wrong" in example.data:
+            return self.tell_turns(example, [write_call("move", rule) for rule in draw_way(example, rng, example.data["wrong"])])
         return self.tell_turns(example, self.wander(example, rng, self.max_turns)[0])
 
     def wander(self, example: Example, rng: random.Random, most: int) -> tuple[list[str], State]:
@@ -201,3 +216,41 @@ def find_way(start: int, goal: int, most: int) -> list[str] | None:
                 ways[reached] = [*ways[number], rule]
                 waiting.append(reached)
     return None
+
+
+def list_wrong_ways(example: Example, ways: Sequence[str]) -> Example:
+    """The example with a list of ways (``"+3 +3"``) that are not to be gone again; as it is where there is none."""
+    if not ways:
+        return example
+    prompt = [*example.prompt[:-1], Message("user", f"{example.prompt[-1].content} Not {', '.join(ways)}.")]
+    return Example(prompt, example.reference, {**example.data, "wrong": list(ways)})
+
+
+def draw_wrong_ways(example: Example, rng: random.Random) -> list[str]:
+    """One to three different ways that do not reach the goal; fewer where chance finds no more."""
+    found = list[str]()
+    for _ in range(rng.randint(1, 3)):
+        way = draw_way(example, rng, found)
+        if not reaches_goal(example, way) and " ".join(way) not in found:
+            found.append(" ".join(way))
+    return found
+
+
+def draw_way(example: Example, rng: random.Random, others: Sequence[str]) -> list[str]:
+    """Moves at random until the episode ends; where chance allows it, none of ``others``."""
+    way = list[str]()
+    for _ in range(10):
+        way, number = [], example.data["start"]
+        while len(way) < example.data["moves"] and number != example.data["goal"] and 0 <= number <= MOST:
+            way.append(rng.choice(list(RULES)))
+            number = RULES[way[-1]](number)
+        if " ".join(way) not in others:
+            break
+    return way
+
+
+def reaches_goal(example: Example, way: Sequence[str]) -> bool:
+    number = example.data["start"]
+    for rule in way:
+        number = RULES[rule](number)
+    return bool(number == example.data["goal"])

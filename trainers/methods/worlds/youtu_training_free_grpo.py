@@ -1,6 +1,6 @@
-"""Training-Free GRPO: a group's advantage is a lesson in words, kept as an experience that later prompts hold (Youtu-Agent, arXiv 2512.24615).
+"""Training-Free GRPO: a group's advantage is a lesson in words, kept as experience that later prompts hold (Youtu-Agent, arXiv 2512.24615).
 
-For each prompt G answers are sampled under the experiences E. A group whose rewards do not differ (mean 0 or 1) teaches nothing. Of any other a critic
+For each prompt G answers are sampled under the E. A group whose rewards do not differ (mean 0 or 1) teaches nothing. Of any other a critic
 says what its right answers have and its wrong ones lack, at most m lessons; lessons of a batch are merged and become operations on E:
     E <- apply(ops, E),  ops in {ADD, UPDATE, DELETE, NONE}.
 The policy is the frozen model conditioned on prompt and E; no weight changes.
