@@ -1,8 +1,8 @@
 """Sums of goods whose unit is a convention of the house: nothing in the prompt says it, and only the reward tells it from another.
 
-``Notes: none. 7+5 rice?`` wants ``<answer>12 oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice in oz,
-rope in cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
-(Training-Free GRPO). In the difficulty ``told`` the notes are right and there from the start.
+``Notes: none. 7+5 rice?`` wants ``<answer>12 rice oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice oz,
+rope cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
+(Training-Free GRPO). With the option ``told`` the notes are right and there from the start.
 """
 
 import random
@@ -19,13 +19,13 @@ from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer
 UNITS = ("kg", "oz", "lb", "cm")
 HOUSE = {"rice": "oz", "rope": "cm", "milk": "kg", "wool": "lb", "salt": "kg", "wire": "oz"}  # good -> the unit that counts here
 GOODS = tuple(HOUSE)
-TOLD = "told"
+LARGEST = {"easy": 9, "medium": 14, "hard": 20}  # of the two numbers that are added
 
 
 class ConventionsConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    most: int = Field(9, ge=2, le=20, title="Largest number", description="Largest of the two numbers that are added.")
+    told: bool = Field(False, title="Convention told", description="Notes in the prompt say it from the start.")
 
 
 class Conventions(ToolWorld):
@@ -34,9 +34,9 @@ class Conventions(ToolWorld):
     summary = "Add two amounts of a good and name the unit of the house, which nothing but the reward tells."
     Config = ConventionsConfig
     config: ConventionsConfig
-    difficulties = {"easy": "The convention is hidden.", TOLD: "Notes in the prompt say it."}
+    difficulties = {name: f"Amounts up to {largest}." for name, largest in LARGEST.items()}
     demonstrations = (
-        "Of mixed quality by design: half of the prompts hold notes of some convention, which are followed; without one the unit is drawn at random."
+        "Of mixed quality by design: three prompts of four hold notes of some convention, which are followed; without one the unit is drawn at random."
         " 15 % of the sums are wrong."
     )
     max_turns = 1
@@ -50,17 +50,17 @@ class Conventions(ToolWorld):
 
     def example(self, rng: random.Random, difficulty: str) -> Example:
         good = rng.choice(GOODS)
-        terms = [rng.randint(1, self.config.most) for _ in range(2)]
-        goods = draw_noted_goods(rng, good) if difficulty == TOLD else []
+        terms = [rng.randint(1, LARGEST[difficulty]) for _ in range(2)]
+        goods = draw_noted_goods(rng, good) if self.config.told else []
         return make_example(good, terms, {one: HOUSE[one] for one in goods})
 
     def draw_demonstrations(self, count: int, seed: int, difficulty: str) -> list[Example]:
-        """Half of them with notes of a convention drawn for each, so that notes are followed and no convention is known by heart."""
+        """Three of four with notes of a convention drawn for each, so that notes are followed and no convention is known by heart."""
         rng = random.Random(f"{self.name}/{difficulty}/demonstrations/{seed}")
         drawn = []
         for example in self.examples("train", count, seed, difficulty):
             good = example.data["good"]
-            goods = draw_noted_goods(rng, good) if rng.random() < 0.5 else []
+            goods = draw_noted_goods(rng, good) if rng.random() < 0.75 else []
             drawn.append(make_example(good, example.data["terms"], {one: rng.choice(UNITS) for one in goods}))
         return drawn
 
@@ -79,7 +79,7 @@ class Conventions(ToolWorld):
         data = example.data
         unit = data["notes"].get(data["good"]) or rng.choice(UNITS)
         error = rng.choice((-2, -1, 1, 2)) if rng.random() < 0.15 else 0
-        return self.tell_turns(example, [write_answer(f"{max(0, sum(data['terms']) + error)} {unit}")])
+        return self.tell_turns(example, [write_answer(f"{max(0, sum(data['terms']) + error)} {data['good']} {unit}")])
 
 
 def draw_noted_goods(rng: random.Random, good: str) -> list[str]:
@@ -92,11 +92,11 @@ def make_example(good: str, terms: list[int], notes: Mapping[str, str]) -> Examp
     """``notes``: good -> unit, as the prompt tells them; where it tells none of this good, the unit is that of the house."""
     data = {"good": good, "terms": terms, "notes": dict(notes)}
     written = [write_note(one, unit) for one, unit in notes.items()]
-    return Example(write_noted_prompt(data, written), f"{sum(terms)} {notes.get(good, HOUSE[good])}", data)
+    return Example(write_noted_prompt(data, written), f"{sum(terms)} {good} {notes.get(good, HOUSE[good])}", data)
 
 
 def write_note(good: str, unit: str) -> str:
-    return f"{good} in {unit}"
+    return f"{good} {unit}"
 
 
 def write_noted_prompt(data: Mapping[str, Any], notes: list[str]) -> list[Message]:

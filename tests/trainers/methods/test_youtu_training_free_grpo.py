@@ -42,23 +42,23 @@ def test_the_worked_example():
 
 
 def test_a_lesson_is_what_right_answers_have_and_wrong_ones_lack():
-    texts = ["<answer>12 oz</answer>", "<answer>12 kg</answer>", "<answer>9 oz</answer>", "no answer", "<answer>12</answer>"]
+    texts = ["<answer>12 rice oz</answer>", "<answer>12 rice kg</answer>", "<answer>9 rice oz</answer>", "no answer", "<answer>12</answer>"]
     assert criticise_group("rice", texts, [1, 0, 0, 0, 0]) == {("rice", "oz"): 1}
     assert criticise_group("rice", texts, [0, 0, 0, 0, 0]) == {}
     assert criticise_group("rice", texts, [0, 0, 0, 0, 1]) == {}  # no unit to learn
 
 
 def test_lessons_add_update_and_delete_and_equal_ones_wait():
-    known = {"G0": "rice in kg", "G1": "rice in lb", "G2": "milk in kg"}
+    known = {"G0": "rice kg", "G1": "rice lb", "G2": "milk kg"}
     lessons = Counter({("rice", "oz"): 3, ("rice", "kg"): 1, ("milk", "kg"): 1, ("rope", "cm"): 2, ("wool", "lb"): 1, ("wool", "kg"): 1})
     operations = merge_lessons(lessons, known)
     assert operations == [
-        Operation("UPDATE", "G1", "rice in oz"),
+        Operation("UPDATE", "G1", "rice oz"),
         Operation("DELETE", "G0"),
-        Operation("NONE", "G2", "milk in kg"),
-        Operation("ADD", text="rope in cm"),
+        Operation("NONE", "G2", "milk kg"),
+        Operation("ADD", text="rope cm"),
     ]
-    assert apply_operations(known, operations, 2)[0] == {"G2": "milk in kg", "G1": "rice in oz", "G3": "rope in cm"}
+    assert apply_operations(known, operations, 2)[0] == {"G2": "milk kg", "G1": "rice oz", "G3": "rope cm"}
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(["rice", "milk"]), st.sampled_from(["kg", "oz"])), st.integers(1, 5)))
@@ -72,11 +72,11 @@ def test_the_same_lessons_again_change_nothing(votes):
 def test_experiences_stand_in_later_prompts_and_say_where_they_came_from():
     method, example = make_method(), make_example("rice", [7, 5], {})
     assert method.prompts(example, 2, 1) == [example.prompt] * 2  # none yet: the frozen policy's own prompt
-    method.revise([Operation("ADD", text="rice in oz"), Operation("ADD", text="milk in kg")], 1, {"rice": [0, 3]})
-    assert method.prompts(example, 1, 2)[0][0].content == "Notes: rice in oz, milk in kg. 7+5 rice?"
+    method.revise([Operation("ADD", text="rice oz"), Operation("ADD", text="milk kg")], 1, {"rice": [0, 3]})
+    assert method.prompts(example, 1, 2)[0][0].content == "Notes: rice oz, milk kg. 7+5 rice?"
     method.revise([Operation("DELETE", "G1")], 2, {})
-    method.revise([Operation("ADD", text="rope in cm")], 3, {})
-    assert method.experiences == {"G0": "rice in oz", "G2": "rope in cm"}  # a key is given once
+    method.revise([Operation("ADD", text="rope cm")], 3, {})
+    assert method.experiences == {"G0": "rice oz", "G2": "rope cm"}  # a key is given once
     edits = method.run.store.items(EDITS)
     assert [(edit["step"], edit["kind"], edit["key"]) for edit in edits] == [
         (1, "ADD", "G0"),
@@ -89,8 +89,8 @@ def test_experiences_stand_in_later_prompts_and_say_where_they_came_from():
 
 def test_the_oldest_experiences_go_first():
     method = make_method(most=1)
-    method.revise([Operation("ADD", text="rice in oz"), Operation("ADD", text="milk in kg")], 1, {})
-    assert method.run.store.items(EXPERIENCES) == [["G1", "milk in kg"]]
+    method.revise([Operation("ADD", text="rice oz"), Operation("ADD", text="milk kg")], 1, {})
+    assert method.run.store.items(EXPERIENCES) == [["G1", "milk kg"]]
 
 
 @pytest.mark.training

@@ -6,7 +6,7 @@ For each problem a list N of wrong answers with an error report, and the answer 
     reflect   if r >= 2, a_r != a_{r-1} and there is an error report e on a_{r-1}: add (a_{r-1}, e) to N, at most ``kept`` reports an answer
 The output is a_T. A problem whose answer passes the check is done: nothing more is written for it. No weight changes, no reference is looked at.
 
-An answer is the sequence of moves of an episode in the world ``rewrites``, and the list stands at the end of the prompt: "Not +3 +3, -1 *2.". The paper
+An answer is the sequence of moves of an episode in the world ``rewrites``, and the list ends the prompt: "Not +3 +3, -1 *2.". The paper
 has the model itself check and report; here both are a rule that makes the moves and compares the number with the goal, which stands in the prompt.
 ``select`` at "vote" is the comparison: the most frequent answer of all rounds, without check and list.
 """

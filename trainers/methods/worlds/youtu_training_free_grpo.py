@@ -6,7 +6,7 @@ says what its right answers have and its wrong ones lack, at most m lessons; les
 The policy is the frozen model conditioned on prompt and E; no weight changes.
 
 The paper has a large model summarise the answers, criticise the group and write the operations. Here a rule does: it reads the unit of each right
-answer in the world ``conventions``, and a lesson is a note ("rice in oz"). It sees answers and rewards alone, never the hidden convention.
+answer in the world ``conventions``, and a lesson is a note ("rice oz"). It sees answers and rewards alone, never the hidden convention.
 """
 
 from collections import Counter
@@ -63,10 +63,16 @@ def apply_operations(experiences: dict[str, str], operations: Sequence[Operation
 
 def criticise_group(about: str, texts: Sequence[str], rewards: Sequence[float]) -> Counter[Lesson]:
     """The lessons of a group, with how many of its answers speak for each: what right answers say that no wrong answer with the same number says."""
-    said = [(parse_answer(text) or "").partition(" ")[::2] for text in texts]
+    said = [split_answer(parse_answer(text) or "") for text in texts]
     right = [pair for pair, reward in zip(said, rewards, strict=True) if reward > 0.5]
     wrong = {pair for pair, reward in zip(said, rewards, strict=True) if reward <= 0.5}
     return Counter((about, unit) for number, unit in right if unit and (number, unit) not in wrong)
+
+
+def split_answer(answer: str) -> tuple[str, str]:
+    """Number and unit of ``12 rice oz``; empty where one is missing."""
+    number, *words = answer.split() or [""]
+    return number, words[-1] if len(words) > 1 else ""
 
 
 def merge_lessons(lessons: Counter[Lesson], experiences: dict[str, str]) -> list[Operation]:
