@@ -1,7 +1,7 @@
 """Sums of goods whose unit is a convention of the house: nothing in the prompt says it, and only the reward tells it from another.
 
-``Notes: none. 7+5 rice?`` wants ``<answer>12 rice oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice oz,
-rope cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
+``Notes: none. 7+5 rice?`` wants ``<answer>12 rice oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice
+oz, rope cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
 (Training-Free GRPO). With the option ``told`` the notes are right and there from the start.
 """
 
@@ -36,8 +36,8 @@ class Conventions(ToolWorld):
     config: ConventionsConfig
     difficulties = {name: f"Amounts up to {largest}." for name, largest in LARGEST.items()}
     demonstrations = (
-        "Of mixed quality by design: three prompts of four hold notes of some convention, which are followed; without one the unit is drawn at random."
-        " 15 % of the sums are wrong."
+        "Of mixed quality by design: three prompts of four hold notes of some convention, which are followed; without one the unit is drawn at"
+        " random. 15 % of the sums are wrong."
     )
     max_turns = 1
     max_turn_tokens = 14
