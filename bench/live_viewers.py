@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 from collections import defaultdict
@@ -25,6 +26,11 @@ NEW_PAGE = 3  # of so many returns one is a page opened anew
 
 class BadAnswer(OSError):
     """The lab answered with something other than 200."""
+
+
+def is_same_point(sent: float | None, stored: float) -> bool:
+    """A value that is no number is sent as null: a standard deviation of a reward that no completion got, for example."""
+    return sent is None or math.isnan(sent) if math.isnan(stored) else sent == stored
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ class Viewer:
         gaps = doubles = 0
         for name in wanted.keys() | self.series.keys():
             want, have = wanted.get(name, {}), self.series.get(name, {})
-            gaps += sum(have.get(step) != value for step, value in want.items())
+            gaps += sum(step not in have or not is_same_point(have[step], value) for step, value in want.items())
             doubles += len(have.keys() - want.keys())
         return gaps + max(0, rollouts - self.rollouts), doubles + max(0, self.rollouts - rollouts)
 
@@ -218,7 +224,7 @@ class BrowserPage:
         for name in wanted.keys() | series.keys():
             steps, values = series.get(name, ([], []))
             have, want = dict(zip(steps, values, strict=True)), wanted.get(name, {})
-            gaps += sum(have.get(step) != value for step, value in want.items())
+            gaps += sum(step not in have or not is_same_point(have[step], value) for step, value in want.items())
             doubles += len(steps) - len(have) + len(have.keys() - want.keys())
         return gaps, doubles
 

@@ -202,9 +202,7 @@ def run_rank(orders_file: str) -> int:
             traceback.print_exc()
         problems = tuple(error.as_json()) if isinstance(error, SpecError) else ()
         words = "" if isinstance(error, SystemExit) else train.explain_failure(error)
-        ended = Ended(ranks.index(), time.time(), words, problems)
-        with suppress(FileNotFoundError):  # the parent has ended
-            (orders_path.parent / f"ended-{ranks.index()}.json").write_text(json.dumps(asdict(ended)))
+        write_end(orders_path.parent, Ended(ranks.index(), time.time(), words, problems))
         return train.FAILED
     ranks.leave()
     return train.FINISHED
@@ -233,6 +231,14 @@ def train_rank(spec: RunSpec, folder: Path, reporter: Reporter, orders: Orders) 
     ports = ServerPorts(*orders.ports) if orders.ports else None
     attempt = Attempt(spec, folder, task, policy, reporter, stop, generation_server=ports)
     train.train_policy(attempt, resume)
+
+
+def write_end(scratch: Path, ended: Ended) -> None:
+    """Under another name first: a rank that is killed while it writes leaves nothing half written for the parent to read."""
+    partial = scratch / f".ended-{ended.rank}"
+    with suppress(OSError):  # the parent has ended, or the disk is full: the exit code tells it then
+        partial.write_text(json.dumps(asdict(ended)))
+        partial.replace(scratch / f"ended-{ended.rank}.json")
 
 
 def read_ends(scratch: Path) -> list[Ended]:
