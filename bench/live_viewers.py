@@ -28,9 +28,10 @@ class BadAnswer(OSError):
     """The lab answered with something other than 200."""
 
 
-def is_same_point(sent: float | None, stored: float) -> bool:
-    """A value that is no number is sent as null: a standard deviation of a reward that no completion got, for example."""
-    return sent is None or math.isnan(sent) if math.isnan(stored) else sent == stored
+def is_same_point(sent: float | str, stored: float) -> bool:
+    """What is no finite number is sent by its name: a standard deviation of a reward that no completion got, for example."""
+    value = float(sent)
+    return value == stored or (math.isnan(value) and math.isnan(stored))
 
 
 @dataclass(frozen=True)
