@@ -32,4 +32,5 @@ CASE = Case(
     problem="sums with a hidden unit in the world conventions, frozen tiny policy, 6 rounds of 8 prompts",
     measure=measure,
     seeds=3,
+    changed="answers name the good and notes are shorter: the cold-started policy followed no notes, and hardly does now",
 )

@@ -1,8 +1,9 @@
 """Sums of goods whose unit is a convention of the house: nothing in the prompt says it, and only the reward tells it from another.
 
 ``Notes: none. 7+5 rice?`` wants ``<answer>12 rice oz</answer>``, because this house weighs its rice in ounces. A note in the prompt, ``Notes: rice
-oz, rope cm.``, is followed by the built-in policy, whose demonstrations hold notes of any convention: what a method learns can be written there
-(Training-Free GRPO). With the option ``told`` the notes are right and there from the start.
+oz, rope cm.``, says the unit, and the demonstrations follow notes of any convention: what a method learns can be written there (Training-Free GRPO).
+The built-in policy hardly follows them after its cold start (the noted unit in about a quarter of the answers, as by chance); another policy may.
+With the option ``told`` the notes are right and there from the start.
 """
 
 import random

@@ -75,7 +75,7 @@ class AccordionThinking(Method):
         parallel=False,
     )
     Config = Config
-    owns = frozenset({"rollout"})
+    owns = frozenset({"rollout", "advantages"})
     roles = {"rewards": "makes", "advantages": "makes"}
     several_rows = True
     worlds = frozenset({"reader"})

@@ -86,8 +86,8 @@ class TRT(Method):
         arxiv="2602.03094",
         system="TRT",
         base="procedure",
-        provenance="code",
-        source="arXiv 2602.03094; EvanZhuang/test_time_recursive_thinking, AIME/scripts/vllm_kflow_qwen.py",
+        provenance="paper",
+        source="arXiv 2602.03094; the published code (EvanZhuang/test_time_recursive_thinking) was not read",
         fit="core",
         idea="Solve a problem in rounds; each knows which answers were wrong before, and the list grows when an answer is given up.",
         formula=(

@@ -105,8 +105,8 @@ class TrainingFreeGRPO(Method):
         arxiv="2512.24615",
         system="Youtu-Agent (Agent Practice)",
         base="procedure",
-        provenance="code",
-        source="arXiv 2512.24615, Agent Practice; TencentCloudADP/youtu-agent, docs/practice.md and utu/practice/experience_updater.py",
+        provenance="paper",
+        source="arXiv 2512.24615, Agent Practice; the published code (TencentCloudADP/youtu-agent) was not read",
         fit="core",
         idea="Compare the good answers of a group with the bad ones in words, and keep what follows as experiences that later prompts hold.",
         formula=(
