@@ -61,3 +61,13 @@ def test_a_killed_rank_ends_the_attempt_with_its_name_and_the_run_goes_on(tmp_pa
     assert [event.attempt for event in starts] == [1, 2]
     assert starts[1].from_step >= 1
     assert [event.outcome for event in events_in(folder) if isinstance(event, AttemptFinished)] == ["failed", "finished"]
+
+
+def test_an_end_that_was_being_written_when_its_rank_was_killed_is_not_read(tmp_path):
+    first, killed = (rank_processes.Ended(rank, 1.0 + rank, "KeyError: 'x'", ()) for rank in (0, 1))
+    rank_processes.write_end(tmp_path, first)
+    rank_processes.write_end(tmp_path, killed)
+    (tmp_path / "ended-1.json").rename(tmp_path / ".ended-1")
+    (tmp_path / ".ended-1").write_text("")
+    assert rank_processes.read_ends(tmp_path) == [first]
+    rank_processes.write_end(tmp_path / "gone", first)  # the parent has ended
