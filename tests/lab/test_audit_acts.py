@@ -180,6 +180,7 @@ SILENT = {
         "runs-columns",
     ),  # only show something
     *("tag", "untag", "rate", "mark", "comment", "comment-change", "rollouts-tag", "rollouts-untag"),  # keep their own history
+    *("turn-verdict", "turn-preference", "turn-member-preference"),  # a withdrawn label stays as a row with its time
     *("view-save", "view-restore", "view-update", "view-rename", "view-delete", "what-if", "replay-again", "version-retry"),
     *("label-next", "label-submit", "label-draft", "label-renew", "label-release", "label-undo", "label-revise", "label-mine"),  # judgements are kept
     *("queue-review-accept", "judgement-review", "label-keys"),
