@@ -25,7 +25,8 @@ from trainers.contract.edits import BETA, LEARNING_RATE
 from trainers.contract.events import Checkpoint
 from trainers.contract.spec import NO_SHARDING
 from trainers.methods.stack import Stack
-from trainers.policies.loading import compute_folder_size, export_policy, load_model
+from trainers.policies import loading as policies
+from trainers.policies.loading import compute_folder_size, load_model
 
 NAME = "checkpoint-"
 COUNTERS = "counters.json"  # what TRL counts outside the trainer's state
@@ -162,7 +163,7 @@ class Resumable(Trainer):  # type: ignore[misc]
     def export(self, folder: Path, weights: dict[str, Any] | None) -> None:
         """Writes the trained policy. ``weights``: where the model itself holds a share of them."""
         policy = self.attempt.policy
-        export_policy(self.accelerator.unwrap_model(self.model), policy.tokenizer, folder, policy.folder, weights)
+        policies.export_policy(self.accelerator.unwrap_model(self.model), policy.tokenizer, folder, policy.folder, weights)
 
     def restore_weights(self, checkpoint: Path) -> None:
         """The policy as it was saved, without training on."""
