@@ -21,6 +21,7 @@ from trainers.contract.events import Message
 from trainers.contract.problems import SpecError
 from trainers.judges.rewards import RewardFailed
 from trainers.policies.sampling import Completion, Sampling, as_rows
+from trainers.rollouts.engine import in_evaluation_mode
 from trainers.tasks.base import Example
 from trainers.tasks.trl_rollouts import REWARD, TRLRollouts
 
@@ -165,8 +166,6 @@ class TRLEpisodes:
         """Log-probability and entropy of what the policy wrote, by one forward pass; at temperature 1 where it was sampled greedily."""
         trainer, pad = self.trainer, self.trainer.attempt.policy.tokenizer.pad_token_id
         model, size = trainer.accelerator.unwrap_model(trainer.model), trainer.args.per_device_train_batch_size
-        was_training = model.training
-        model.eval()
         for start in range(0, len(made), size):
             some = made[start : start + size]
             keep = max(len(one.ids) for one in some)
@@ -175,7 +174,7 @@ class TRLEpisodes:
             wide = max(map(len, rows))
             ids = torch.tensor([[pad] * (wide - len(row)) + row for row in rows], device=trainer.accelerator.device)
             mask = torch.tensor([[0] * (wide - len(row)) + row for row in there], device=ids.device)
-            with trainer.accelerator.autocast():
+            with in_evaluation_mode(model), trainer.accelerator.autocast():
                 logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=keep + 1, use_cache=False).logits
             every = torch.log_softmax(logits[:, -keep - 1 : -1].float() / (how.temperature or 1.0), -1)  # (B, T, V)
             logprobs = every.gather(2, ids[:, -keep:, None])[..., 0].tolist()
@@ -183,7 +182,6 @@ class TRLEpisodes:
             for place, one in enumerate(some):
                 one.logprobs = [value * own for value, own in zip(logprobs[place], one.mask, strict=False)]
                 one.entropies = [value * own for value, own in zip(entropies[place], one.mask, strict=False)]
-        model.train(was_training)
 
 
 def build_trl_rows(prompts: Sequence[Any], examples: Sequence[Example], known: Sequence[Example]) -> list[dict[str, Any]]:

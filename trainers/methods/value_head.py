@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trainers.rollouts.engine import in_evaluation_mode
+from trainers.policies.hidden_states import read_hidden_states
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -44,22 +44,11 @@ class ValueHead:
         self.net = ValueNet(run.model.config.get_text_config().hidden_size, run.seed).to(run.device)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=learning_rate)
 
-    @torch.no_grad()
     def read_states(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> Tensor:
         """(n, D): for each row, the states that the tokens at these places of its completion are predicted from, one row after the other."""
-        size, found = self.run.attempt.sampling_batch, list[Tensor]()
-        pad, device = self.run.tokenizer.pad_token_id, self.run.device
-        for start in range(0, len(prompts), size):
-            rows = [[*prompt, *rest] for prompt, rest in zip(prompts[start : start + size], completions[start : start + size], strict=True)]
-            width = max(map(len, rows))
-            ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=device)
-            there = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows], device=device)
-            with in_evaluation_mode(self.run.model):
-                made = self.run.model(input_ids=ids, attention_mask=there, output_hidden_states=True, use_cache=False, logits_to_keep=1)
-            for row, asked in enumerate(places[start : start + size]):
-                before = len(prompts[start + row]) - 1
-                found.append(made.hidden_states[-1][row, [before + place for place in asked]].float())
-        return torch.cat(found)
+        rows = [[*prompt, *rest] for prompt, rest in zip(prompts, completions, strict=True)]
+        before = [[len(prompt) - 1 + place for place in asked] for prompt, asked in zip(prompts, places, strict=True)]
+        return read_hidden_states(self.run, rows, before)
 
     @torch.no_grad()
     def estimate(self, states: Tensor) -> Tensor:

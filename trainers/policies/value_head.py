@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trainers.rollouts.engine import in_evaluation_mode
+from trainers.policies.hidden_states import read_hidden_states
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -61,19 +61,7 @@ def fit_value_head(head: ValueHead, states: Tensor, targets: Tensor, steps: int,
         return float(nn.functional.mse_loss(head(states), targets))
 
 
-@torch.no_grad()
 def read_last_states(run: "RunContext", at: "Sequence[Node]", model: Any = None) -> Tensor:
     """(N, D) float: the last layer's state at the last token of each node's context, by the policy or by ``model``."""
-    model = model if model is not None else run.model
     contexts = [[*prompt, *rest] for prompt, rest in (node.episode.context_ids(node) for node in at)]
-    width, pad, made = run.attempt.sampling_batch, run.tokenizer.pad_token_id, list[Tensor]()
-    with in_evaluation_mode(model):
-        for start in range(0, len(contexts), width):
-            some = contexts[start : start + width]
-            longest = max(map(len, some))
-            ids = torch.tensor([row + [pad] * (longest - len(row)) for row in some], device=run.device)
-            there = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in some], device=run.device)
-            out = model(input_ids=ids, attention_mask=there, output_hidden_states=True, use_cache=False, logits_to_keep=1)
-            last = torch.tensor([len(row) - 1 for row in some], device=run.device)
-            made.append(out.hidden_states[-1][torch.arange(len(some), device=run.device), last].float())
-    return torch.cat(made) if made else torch.zeros(0, model.config.get_text_config().hidden_size, device=run.device)
+    return read_hidden_states(run, contexts, [[len(context) - 1] for context in contexts], model)

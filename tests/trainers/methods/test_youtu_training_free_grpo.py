@@ -16,8 +16,8 @@ from trainers.methods.worlds.youtu_training_free_grpo import (
     TrainingFreeGRPO,
     apply_operations,
     criticise_group,
+    has_both_outcomes,
     merge_lessons,
-    teaches,
 )
 from trainers.policies.tiny import ensure_untrained_policy
 from trainers.rollouts.store import Store
@@ -31,9 +31,9 @@ def make_method(**config) -> TrainingFreeGRPO:
 
 
 def test_the_worked_example():
-    assert not teaches([1, 1, 1, 1, 1])
-    assert not teaches([0, 0])
-    assert teaches([1, 0, 1, 0, 0])
+    assert not has_both_outcomes([1, 1, 1, 1, 1])
+    assert not has_both_outcomes([0, 0])
+    assert has_both_outcomes([1, 0, 1, 0, 0])
     operations = [Operation("ADD", text="e1"), Operation("UPDATE", "G0", "e0'")]
     made, last = apply_operations({"G0": "e0"}, operations, 0)
     assert made == {"G0": "e0'", "G1": "e1"}

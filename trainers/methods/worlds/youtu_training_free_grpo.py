@@ -39,7 +39,7 @@ class Operation:
     text: str = ""
 
 
-def teaches(rewards: Sequence[float]) -> bool:
+def has_both_outcomes(rewards: Sequence[float]) -> bool:
     """Whether the rewards of a group, 0 to 1, differ: 0 < mean < 1."""
     return 0 < sum(rewards) / len(rewards) < 1
 
@@ -144,7 +144,7 @@ class TrainingFreeGRPO(Method):
         for start in range(0, len(batch.texts), group):
             rows = slice(start, start + group)
             rewards = batch.correct[rows].float().tolist()
-            if not teaches(rewards):
+            if not has_both_outcomes(rewards):
                 skipped += 1
                 continue
             about = batch.examples[start].data["good"]
