@@ -30,6 +30,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -193,7 +195,7 @@ def break_things(options: argparse.Namespace, lab: SoakLab, usage: Any) -> list[
 def find_and_break(name: str, known: dict[str, Any], lab: SoakLab, rng: random.Random, lasting: float) -> None:
     """Waits a little for there to be something to break. Raises NothingToBreak."""
     for _ in range(20):
-        with suppress(NothingToBreak):
+        with suppress(NothingToBreak, psutil.Error):  # a process may end while it is looked at
             known[name](lab, rng, lasting)
             return
         time.sleep(0.25)
