@@ -15,6 +15,7 @@ import torch
 
 from trainers.attempt.telemetry import to_storable_text
 from trainers.contract.events import Message
+from trainers.policies.biased_sampling import BiasedSampler
 from trainers.policies.sampling import Completion, Sampler, Sampling
 from trainers.rollouts.seats import TRAINED_POLICY, Player
 from trainers.rollouts.task_world import TaskWorld, find_world
@@ -118,7 +119,8 @@ class Engine:
 
     def sample(self, at: Sequence[Node], model: Any, how: Sampling) -> list[Completion]:
         """The next turn at each node; what a completion adds to its context is in its only turn."""
-        sampler = Sampler(model, self.run.tokenizer, self.run.task, how)
+        biases, made_by = [node.episode.bias for node in at], (model, self.run.tokenizer, self.run.task, how)
+        sampler = Sampler(*made_by) if all(bias is None for bias in biases) else BiasedSampler(*made_by, biases)
         made = [Completion(list(prompt), list(rest)) for prompt, rest in (node.episode.context_ids(node) for node in at)]
         with in_evaluation_mode(model), self.own_randomness():
             sampler.sample_turn(made)
@@ -188,7 +190,12 @@ class Engine:
         return episode.add(node, "world", seat, ids=ids, logprobs=zeros, entropies=list(zeros), text=step.text)
 
     def score_texts(self, at: Sequence[Node], texts: Sequence[str | Sequence[int]], temperature: float = 1.0) -> list[list[float]]:
-        """Log-probabilities of each token of given texts (or ids) after given nodes, nats, by the weights of each node's seat; without gradients."""
+        """Log-probabilities of each token of given texts (or ids) after given nodes, nats, by the weights of each node's seat; without gradients.
+
+        Raises ValueError for an episode with a bias, which the weights do not hold.
+        """
+        if any(node.episode.bias is not None for node in at):
+            raise ValueError("texts are scored by the weights alone, and an episode has a bias")
         continuations = [self.encode(text) if isinstance(text, str) else list(text) for text in texts]
         contexts = [[*prompt, *rest] for prompt, rest in (node.episode.context_ids(node) for node in at)]
         made: list[list[float]] = [[] for _ in at]

@@ -62,6 +62,7 @@ class Episode:
     nodes: list[Node] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)  # reaches RolloutBatch.notes
     shared: Literal["once", "every"] = "once"  # whether a turn that several leaves share is trained on in one row or in all
+    bias: Any = field(default=None, repr=False)  # tensor (V,) added to the logits that its turns are sampled from, while it is set; None: nothing
 
     @property
     def root(self) -> Node:

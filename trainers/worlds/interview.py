@@ -15,21 +15,24 @@ from trainers.contract.events import Message
 from trainers.tasks.base import BUCKETS, BUCKETS_OF, Example, Split, digest_example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.interview_intents import Intents
+from trainers.worlds.interview_rejections import Rejections
 from trainers.worlds.interview_stance import Stance
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 SYMPTOMS = ("fever", "cough", "rash", "cramp", "thirst", "chill")
 DECISIVE = {"headache": ("fever", "cough"), "weakness": ("thirst", "rash"), "nausea": ("cramp", "chill")}  # complaint -> the two that decide
 ILLNESSES = {(True, True): "flu", (True, False): "virus", (False, True): "cold", (False, False): "stress"}
-SUBJECTS = {"stance": Stance, "intents": Intents}
+SUBJECTS = {"stance": Stance, "intents": Intents, "rejections": Rejections}
 UNSURE, NOT_YET = "unsure", "later"
 
 
 class InterviewConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    about: Literal["illness", "stance", "intents"] = Field(
-        "illness", title="About", description="An illness to name, a stance to move by evidence, or what somebody wants in a report."
+    about: Literal["illness", "stance", "intents", "rejections"] = Field(
+        "illness",
+        title="About",
+        description="An illness to name or to guess until it is right, a stance to move, or wishes for a report.",
     )
     gate: bool = Field(False, title="Gate", description="The second fact that decides is told only after the first.")
     unsure: float = Field(0.0, ge=0, le=0.5, title="Unsure", description="Share of questions that get no reply, the same for all of a group.")
