@@ -119,8 +119,8 @@ class Engine:
 
     def sample(self, at: Sequence[Node], model: Any, how: Sampling) -> list[Completion]:
         """The next turn at each node; what a completion adds to its context is in its only turn."""
-        biases, made_by = [node.episode.bias for node in at], (model, self.run.tokenizer, self.run.task, how)
-        sampler = Sampler(*made_by) if all(bias is None for bias in biases) else BiasedSampler(*made_by, biases)
+        biases, source = [node.episode.bias for node in at], (model, self.run.tokenizer, self.run.task, how)
+        sampler = Sampler(*source) if all(bias is None for bias in biases) else BiasedSampler(*source, biases)
         made = [Completion(list(prompt), list(rest)) for prompt, rest in (node.episode.context_ids(node) for node in at)]
         with in_evaluation_mode(model), self.own_randomness():
             sampler.sample_turn(made)

@@ -141,7 +141,6 @@ class Rosa(Method):
         parallel=False,
     )
     Config = Config
-    config: Config
     trains = frozenset({"procedure"})
     owns = frozenset({"rollout"})
     worlds = frozenset({"interview"})
