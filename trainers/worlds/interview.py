@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainers.contract.events import Message
 from trainers.tasks.base import BUCKETS, BUCKETS_OF, Example, Split, digest_example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.interview_dialogue import Dialogue
 from trainers.worlds.interview_intents import Intents
 from trainers.worlds.interview_rejections import Rejections
 from trainers.worlds.interview_stance import Stance
@@ -22,17 +23,17 @@ from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, w
 SYMPTOMS = ("fever", "cough", "rash", "cramp", "thirst", "chill")
 DECISIVE = {"headache": ("fever", "cough"), "weakness": ("thirst", "rash"), "nausea": ("cramp", "chill")}  # complaint -> the two that decide
 ILLNESSES = {(True, True): "flu", (True, False): "virus", (False, True): "cold", (False, False): "stress"}
-SUBJECTS = {"stance": Stance, "intents": Intents, "rejections": Rejections}
+SUBJECTS = {"stance": Stance, "intents": Intents, "rejections": Rejections, "dialogue": Dialogue}
 UNSURE, NOT_YET = "unsure", "later"
 
 
 class InterviewConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    about: Literal["illness", "stance", "intents", "rejections"] = Field(
+    about: Literal["illness", "stance", "intents", "rejections", "dialogue"] = Field(
         "illness",
         title="About",
-        description="An illness to name or to guess until it is right, a stance to move, or wishes for a report.",
+        description="An illness to name, a stance to move, wishes for a report, an illness guessed until right, or a graph of questions to walk.",
     )
     gate: bool = Field(False, title="Gate", description="The second fact that decides is told only after the first.")
     unsure: float = Field(0.0, ge=0, le=0.5, title="Unsure", description="Share of questions that get no reply, the same for all of a group.")
