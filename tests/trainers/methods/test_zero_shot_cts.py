@@ -208,6 +208,6 @@ def test_two_real_rounds(two_steps):
         assert {"zero-shot-cts/success", "zero-shot-cts/turns", "zero-shot-cts/skipped", "zero-shot-cts/margin"} <= step.keys()
         assert step["procedure/tokens"] == 0
         assert step["zero-shot-cts/success"] == step["procedure/accuracy"]
-    answers = {rollout.text.rpartition("<answer>")[2].removesuffix("</answer>") for rollout in trained.rollouts}
+    answers = {rollout.completion.rpartition("<answer>")[2].removesuffix("</answer>") for rollout in trained.rollouts}
     assert len(trained.rollouts) == 16
     assert answers <= set(GRAPH.list_answers())
