@@ -37,7 +37,6 @@ def measure(seed: int) -> Pairs:
         tiny.ACCURACY.name: (own[2], plain[2]),
         "forbidden without guidance": values_at_equal_tokens([own[:2]], [arm[:2] for arm in unguided]),
         "accuracy without guidance": values_at_equal_tokens([(own[0], own[2])], [(arm[0], arm[2]) for arm in unguided]),
-        "written": (own[0], plain[0]),
     }
 
 
@@ -52,8 +51,8 @@ CASE = Case(
             "share of held-out answers with the forbidden word, the parent being plain sampling",
             "lower",
             0.02,
-            "two of a hundred answers; roll-backs select by it",
-            by_construction=True,
+            "two of a hundred answers",
+            by_construction="a violation is what it rolls back for",
         ),
         Quantity(
             tiny.ACCURACY.name,
@@ -68,7 +67,7 @@ CASE = Case(
             "lower",
             0.02,
             "two of a hundred answers",
-            by_construction=True,
+            by_construction="a violation is what it rolls back for",
         ),
         Quantity(
             "accuracy without guidance",
@@ -77,7 +76,6 @@ CASE = Case(
             0.02,
             "two more of a hundred stories",
         ),
-        Quantity("written", "tokens written for a held-out answer, what is cut included, the parent being plain sampling", "lower", 2.0, "two of thirty"),
     ),
     problem="easy stories that all forbid a word, frozen tiny policy, 2 roll-backs of a turn at most, 2 guided tokens at a third of the strength",
     measure=measure,
