@@ -6,19 +6,19 @@ from bench import procedure_runs
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 from bench.equal_tokens import values_at_equal_tokens
 
-TASK = {"name": "stories", "difficulty": "easy", "options": {"forbidden": 1.0, "criteria": 0}}
+TASK = {"name": "stories", "difficulty": "easy"}
 SETTINGS: dict[str, Any] = {
     "task": TASK,
     "steps": 1,
     "every": 1,
-    "heldout": 256,
+    "heldout": 512,
     "training__per_device_train_batch_size": 8,
     "training__max_completion_length": 104,
     "evaluation__temperature": 1.0,
 }
-SHORT_TURNS: dict[str, Any] = {"min_tokens": 0, "consecutive": 1, "guided_tokens": 2, "beta": 0.3}
-TRIES = 2
-BUDGETS = (0, 1, 2, 4)  # roll-backs of a turn without guidance: the tokens of those with guidance lie between them
+SHORT_TURNS: dict[str, Any] = {"min_tokens": 0, "consecutive": 1, "guided_tokens": 2}
+TRIES = 1
+BUDGETS = (0, 1, 2, 3)  # roll-backs of a turn without guidance: the tokens of those with guidance lie between them
 FORBIDDEN = "heldout/coot/forbidden"
 
 
@@ -77,7 +77,9 @@ CASE = Case(
             "two more of a hundred stories",
         ),
     ),
-    problem="easy stories that all forbid a word, frozen tiny policy, 2 roll-backs of a turn at most, 2 guided tokens at a third of the strength",
+    problem="easy stories of which half forbid a word, frozen tiny policy, 1 roll-back of a turn, 2 guided tokens",
     measure=measure,
     seeds=3,
+    changed="After a look at one seed: one roll-back of a turn in place of two, after which nearly nothing was left, the paper's beta in place of a"
+    " third of it, the world's own share of prompts that forbid a word, and 512 held-out stories in place of 256.",
 )
