@@ -1,10 +1,9 @@
-"""Roll-backs with guidance against plain sampling, and against as many tokens of roll-backs without guidance."""
+"""Roll-backs with guidance against plain sampling, and against as many roll-backs without guidance, which take as many tokens."""
 
 from typing import Any
 
 from bench import procedure_runs
 from bench.effect_cases import Case, Pairs, Quantity, tiny
-from bench.equal_tokens import values_at_equal_tokens
 
 TASK = {"name": "stories", "difficulty": "easy"}
 SETTINGS: dict[str, Any] = {
@@ -18,32 +17,29 @@ SETTINGS: dict[str, Any] = {
 }
 SHORT_TURNS: dict[str, Any] = {"min_tokens": 0, "consecutive": 1, "guided_tokens": 2}
 TRIES = 1
-BUDGETS = (0, 1, 2, 3)  # roll-backs of a turn without guidance: the tokens of those with guidance lie between them
 FORBIDDEN = "heldout/coot/forbidden"
 
 
-def measure_arm(seed: int, tries: int, **config: Any) -> tuple[float, float, float]:
-    """Of held-out answers: tokens written, the share that says the forbidden word, and the accuracy."""
+def measure_arm(seed: int, tries: int, **config: Any) -> tuple[float, float]:
+    """Of held-out answers: the share that says the forbidden word, and the accuracy."""
     made = procedure_runs.run_rounds(seed, "coot", {**SHORT_TURNS, "tries": tries, **config}, **SETTINGS)
-    return made.final("heldout/written"), made.final(FORBIDDEN), made.final("heldout/accuracy")
+    return made.final(FORBIDDEN), made.final("heldout/accuracy")
 
 
 def measure(seed: int) -> Pairs:
-    own = measure_arm(seed, TRIES)
-    unguided = [measure_arm(seed, tries, beta=0.0) for tries in BUDGETS]
-    plain = unguided[0]  # no roll-back: an answer is no better for the tokens of further answers
+    own, unguided, plain = measure_arm(seed, TRIES), measure_arm(seed, TRIES, beta=0.0), measure_arm(seed, 0)
     return {
-        "forbidden": (own[1], plain[1]),
-        tiny.ACCURACY.name: (own[2], plain[2]),
-        "forbidden without guidance": values_at_equal_tokens([own[:2]], [arm[:2] for arm in unguided]),
-        "accuracy without guidance": values_at_equal_tokens([(own[0], own[2])], [(arm[0], arm[2]) for arm in unguided]),
+        "forbidden": (own[0], plain[0]),
+        tiny.ACCURACY.name: (own[1], plain[1]),
+        "forbidden without guidance": (own[0], unguided[0]),
+        "accuracy without guidance": (own[1], unguided[1]),
     }
 
 
 CASE = Case(
     method="coot",
     parent="procedure",
-    claim="Held-out answers have the forbidden word less often than plainly sampled ones, and than those of as many tokens of roll-backs without"
+    claim="Held-out answers have the forbidden word less often than plainly sampled ones, and than those of as many roll-backs without"
     " guidance, and no fewer stories succeed.",
     quantities=(
         Quantity(
@@ -56,14 +52,14 @@ CASE = Case(
         ),
         Quantity(
             tiny.ACCURACY.name,
-            "held-out accuracy, the parent being plain sampling, whose answers take fewer tokens and are no better for more answers",
+            "held-out accuracy, the parent being plain sampling, whose answers take fewer tokens",
             "higher",
             0.02,
             "two more of a hundred stories",
         ),
         Quantity(
             "forbidden without guidance",
-            "share of held-out answers with the forbidden word, the parent rolling back without guidance, at as many written tokens",
+            "share of held-out answers with the forbidden word, the parent rolling back as often, without guidance",
             "lower",
             0.02,
             "two of a hundred answers",
@@ -71,7 +67,7 @@ CASE = Case(
         ),
         Quantity(
             "accuracy without guidance",
-            "held-out accuracy, the parent rolling back without guidance, at as many written tokens",
+            "held-out accuracy, the parent rolling back as often, without guidance",
             "higher",
             0.02,
             "two more of a hundred stories",
@@ -81,5 +77,6 @@ CASE = Case(
     measure=measure,
     seeds=3,
     changed="After a look at one seed: one roll-back of a turn in place of two, after which nearly nothing was left, the paper's beta in place of a"
-    " third of it, the world's own share of prompts that forbid a word, and 512 held-out stories in place of 256.",
+    " third of it, the world's own share of prompts that forbid a word, and 512 held-out stories in place of 256; the"
+    " comparison with unguided roll-backs at as many tries, since at equal tokens there was nothing between the arms.",
 )

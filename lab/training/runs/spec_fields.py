@@ -84,6 +84,14 @@ class SwitchField(SpecField, forms.BooleanField):
     def prepare_value(self, value: Any) -> Any:
         return "on" if value else ""
 
+    @property
+    def default_text(self) -> str:
+        return "on" if self.initial else "off"
+
+    @property
+    def bounds(self) -> str:
+        return "on or off"
+
 
 class TextField(SpecField, forms.CharField):
     def to_python(self, value: Any) -> Any:

@@ -246,6 +246,6 @@ def test_two_real_rounds(two_steps):
     for step in trained.steps:
         assert {"coot/interventions", "coot/regenerated", "coot/escalations", "coot/forbidden"} <= step.keys()
     assert len(trained.rollouts) == 16
-    assert all(
-        "states" in node.facts for rollout in trained.rollouts for node in rollout.nodes if node.by == "policy" and node.fate == "kept" and node.facts
-    )
+    watched = [node for rollout in trained.rollouts for node in rollout.nodes if node.by == "policy" and node.fate == "kept" and node.facts]
+    assert len(watched) >= len(trained.rollouts)
+    assert all("states" in node.facts for node in watched)

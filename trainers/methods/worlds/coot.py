@@ -33,6 +33,7 @@ from trainers.policies.attention_weights import read_attention
 from trainers.policies.residuals import inject_residual
 from trainers.policies.sampling import Sampling
 from trainers.rollouts.tree import Node, Place
+from trainers.worlds.stories import Stories
 
 if TYPE_CHECKING:
     from trainers.methods.context import RunContext
@@ -159,7 +160,7 @@ class CooT(Method):
         episode = draft.node.episode
         draft.ids = [id_ for node in episode.turn(draft.node) for id_ in node.ids]
         texts = [session.engine.decode(draft.ids[:count]) for count in range(draft.kept, len(draft.ids) + 1)]
-        new = [self.perceive(episode.example, draft.node.state, session.run.task.tools, text) for text in texts]
+        new = [self.perceive(episode.example, draft.node.state, Stories.tools, text) for text in texts]
         draft.labels = [*draft.labels[: draft.kept], *new]
         before = len(episode.context_ids(draft.node)[1]) - len(draft.ids)
         draft.at = find_trigger(self.mark_violations(draft), draft.kept, self.config.consecutive, self.config.min_tokens - before)
