@@ -1,7 +1,7 @@
 """Sampling that depends only on what is asked: the same completions in one process and in several, whatever each of them samples together.
 
 Every row has random numbers of its own, keyed by the step, the tokens that it goes on from and how often they were asked for before in that step.
-Groups are whole in each process and their prompts differ, so that how often is the same everywhere.
+Groups are whole in each process and their prompts differ (``keep_distinct_prompts``), so that how often is the same everywhere.
 """
 
 import random
@@ -67,3 +67,17 @@ def fix_sampling() -> Iterator[None]:
         yield
     finally:
         GenerationMixin.generate, GroupAdapter._generate_and_score_completions = generate, score
+
+
+def keep_distinct_prompts(task: Any) -> Any:
+    """The task, whose examples all ask something else: in a world the same question may be asked about other facts."""
+    draw = task.examples
+
+    def draw_distinct(split: str, count: int, seed: int, difficulty: str) -> list[Any]:
+        known: dict[tuple[str, ...], Any] = {}
+        for example in draw(split, 4 * count, seed, difficulty):
+            known.setdefault(tuple(message.content for message in example.prompt), example)
+        return list(known.values())[:count]
+
+    task.examples = draw_distinct
+    return task

@@ -25,61 +25,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainers.catalog.entries import built_in_entries
-from trainers.contract.spec import FINAL, PARALLEL_TRAINERS, RunSpec, parse_spec
+from bench.rank_cases import EARLIER_POLICY, SIZES, WORD_PROBLEMS, Case, list_cases, name_task
+from trainers.contract.spec import FINAL, TaskChoice
 
 STORED = Path(__file__).parent / "ranks.json"
 BOUND = 1e-3  # of loss and gradient norm, and of the weights: sums of float32 in another order, through a few steps of Adam
 FLOOR = 0.01  # losses below it are compared with it: those of normalised advantages are 0 but for rounding
-STEPS, SILENCE_SECONDS = 3, 60.0
+SILENCE_SECONDS = 60.0
 COMPARED = ("loss", "grad_norm")
-SIZES: dict[str, dict[str, Any]] = {
-    "grpo": {"per_device_train_batch_size": 16, "num_generations": 4, "prompts": 64, "max_completion_length": 64},
-    "rloo": {"per_device_train_batch_size": 16, "num_generations": 4, "prompts": 64, "max_completion_length": 64},
-    "sft": {"per_device_train_batch_size": 8, "demonstrations": 64},
-    "dpo": {"per_device_train_batch_size": 8, "sampled_prompts": 64},
-    "kto": {"per_device_train_batch_size": 8, "sampled_prompts": 64},
-    "reward": {"per_device_train_batch_size": 8, "sampled_prompts": 64},
-}
-SETTINGS: dict[str, dict[str, Any]] = {  # what a method wants of the run
-    "kimi-k2.5": {"num_iterations": 2},
-    "rover": {"num_iterations": 2},
-    "llds": {"num_iterations": 2},
-    "stackelberg-srs": {"beta": 0.04},
-}
-EARLIER = {"orthalign": "earlier"}  # methods that name another policy
-EARLIER_POLICY = "earlier-policy"
 WEIGHTS = "model.safetensors"
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    trainer: str
-    is_base: bool
-
-    @property
-    def key(self) -> str:
-        return f"{self.name} on {self.trainer}"
-
-    def spec(self, processes: int, folder: Path) -> RunSpec:
-        size = SIZES[self.trainer]
-        training = {"trainer": self.trainer, "max_steps": STEPS, "warmup_steps": 1, **size, **SETTINGS.get(self.name, {})}
-        training["per_device_train_batch_size"] = size["per_device_train_batch_size"] // processes
-        chosen = {"name": self.name, "config": {EARLIER[self.name]: str(folder.parent / EARLIER_POLICY)} if self.name in EARLIER else {}}
-        return parse_spec(
-            {
-                **({"base": chosen} if self.is_base else {"methods": [chosen]}),
-                "task": {"name": "mini_gsm", "difficulty": "easy"},
-                "training": training,
-                "evaluation": {"prompts": 0},
-                "limits": {"save_every": 1000},
-                "resources": {"processes": processes},
-                "output": str(folder),
-                "device": "cpu",
-                "precision": "fp32",
-            }
-        )
 
 
 @dataclass
@@ -98,9 +52,10 @@ def main() -> int:
     began = time.monotonic()
     compared = {key: Compared("refused", {}, refused=why) for key, why in refused.items()}
     with tempfile.TemporaryDirectory(prefix="bench-ranks-") as scratch:
-        policy = prepare_policy()
-        make_earlier_policy(policy, Path(scratch) / EARLIER_POLICY)
-        made = [train_everywhere(cases, processes, Path(scratch), policy) for processes in (1, 2)]
+        policies = prepare_policies(cases)
+        if any(case.needs_earlier_policy for case in cases):
+            make_earlier_policy(policies[name_task(TaskChoice.model_validate(WORD_PROBLEMS))], Path(scratch) / EARLIER_POLICY)
+        made = [train_everywhere(cases, processes, Path(scratch), policies) for processes in (1, 2)]
         for case in cases:
             compared[case.key] = found = compare(made[0].get(case.key), made[1].get(case.key))
             print(f"{found.outcome:8} {case.key:45} {found.error or format_differences(found)}", file=sys.stderr)
@@ -122,42 +77,18 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def list_cases(names: Sequence[str]) -> tuple[list[Case], dict[str, str]]:
-    """What is trained, and what several processes are refused for, with the reason."""
-    cases, refused = [], {}
-    for name, entry in sorted(built_in_entries().items()):
-        if names and name not in names:
-            continue
-        for trainer in entry["trains"] or [entry["trainer"]]:
-            case = Case(name, trainer, entry["group"] == "bases")
-            if trainer not in PARALLEL_TRAINERS:
-                refused[case.key] = f"{trainer} trains in one process"
-            elif not entry["parallel"]:
-                refused[case.key] = "its card says that it trains in one process"
-            else:
-                cases.append(case)
-    return cases, refused
-
-
-def prepare_policy() -> Path:
-    """Folder of the cold-started policy, in a process of its own: those that train are forked from one that has used no threads."""
+def prepare_policies(cases: Sequence[Case]) -> dict[str, Path]:
+    """Task of a case -> folder of its cold-started policy, made in a process of its own: those that train start from one that has used no threads."""
+    tasks = {name_task(case.task): case.task for case in cases}
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return Path(pool.apply(find_policy))
+        return dict(zip(tasks, pool.map(find_policy, tasks.values(), chunksize=1), strict=True))
 
 
-def find_policy() -> str:
-    from trainers.attempt.cold_start import ensure_cold_start_policy
-    from trainers.attempt.report import Reporter
-    from trainers.attempt.stop import StopRequest
-    from trainers.contract.spool import SPOOL, SpoolWriter
-    from trainers.tasks.registry import get_task
+def find_policy(task: TaskChoice) -> Path:
+    """The built-in policy after its cold start on ``task``."""
+    from bench.kept_runs import find_cold_start
 
-    folder = Path(tempfile.mkdtemp(prefix="bench-ranks-start-"))
-    try:
-        with SpoolWriter(folder / SPOOL) as writer:
-            return str(ensure_cold_start_policy(get_task("mini_gsm"), "easy", Reporter(writer, 1), StopRequest(folder, None)))
-    finally:
-        shutil.rmtree(folder)
+    return find_cold_start(task.model_dump(exclude_none=True))
 
 
 def make_earlier_policy(policy: Path, folder: Path) -> None:
@@ -172,7 +103,7 @@ def make_earlier_policy(policy: Path, folder: Path) -> None:
     save_file({name: value + 0.01 * torch.randn(value.shape, generator=noise) for name, value in weights.items()}, file, {"format": "pt"})
 
 
-def train_everywhere(cases: Sequence[Case], processes: int, scratch: Path, policy: Path) -> dict[str, dict[str, Any]]:
+def train_everywhere(cases: Sequence[Case], processes: int, scratch: Path, policies: dict[str, Path]) -> dict[str, dict[str, Any]]:
     """What each case came to. The same processes train all of them; where one breaks them, others go on after it."""
     made: dict[str, dict[str, Any]] = {}
     context = multiprocessing.get_context("spawn")
@@ -181,7 +112,7 @@ def train_everywhere(cases: Sequence[Case], processes: int, scratch: Path, polic
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         results = context.SimpleQueue()
-        given = (waiting, processes, port, scratch, policy, results)
+        given = (waiting, processes, port, scratch, policies, results)
         workers = [context.Process(target=train_cases, args=(place, *given)) for place in range(processes)]
         for worker in workers:
             worker.start()
@@ -199,7 +130,7 @@ def train_everywhere(cases: Sequence[Case], processes: int, scratch: Path, polic
     return made
 
 
-def train_cases(place: int, cases: Sequence[Case], count: int, port: int, scratch: Path, policy: Path, results: Any) -> None:
+def train_cases(place: int, cases: Sequence[Case], count: int, port: int, scratch: Path, policies: dict[str, Path], results: Any) -> None:
     """One of the processes. The first one says what every case came to, and any of them what went wrong."""
     os.environ |= {"RANK": str(place), "LOCAL_RANK": str(place), "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LAB_WORKER_GPUS": ""}
@@ -214,7 +145,7 @@ def train_cases(place: int, cases: Sequence[Case], count: int, port: int, scratc
     with fix_sampling():
         for case in cases:
             try:
-                found = train_case(case, count, scratch, policy)
+                found = train_case(case, count, scratch, policies[name_task(case.task)])
             except BaseException as error:
                 traceback.print_exc()
                 if "closed by peer" not in str(error):  # it follows from what another one has said
@@ -225,6 +156,7 @@ def train_cases(place: int, cases: Sequence[Case], count: int, port: int, scratc
 
 
 def train_case(case: Case, count: int, scratch: Path, policy_folder: Path) -> dict[str, Any]:
+    from bench.fixed_sampling import keep_distinct_prompts
     from trainers.attempt import rank_processes, ranks, train
     from trainers.attempt.context import Attempt
     from trainers.attempt.stop import StopRequest
@@ -232,13 +164,13 @@ def train_case(case: Case, count: int, scratch: Path, policy_folder: Path) -> di
     from trainers.contract.events import Metrics
     from trainers.policies import loading as policies
 
-    folder = scratch / f"{case.name}-{case.trainer}-{count}"
+    folder = scratch / f"{'world' if case.in_world else 'task'}-{case.name}-{case.trainer}-{count}"
     spec = case.spec(count, folder)
     folder.mkdir(exist_ok=True)
-    lend_pairs(scratch, folder, spec)
+    lend_pairs(scratch, folder, case)
     with rank_processes.open_reporter(folder, 1) as reporter:
         policy = policies.load_policy(policy_folder, spec)
-        attempt = Attempt(spec, folder, train.find_task(spec), policy, reporter, StopRequest(folder, None))
+        attempt = Attempt(spec, folder, keep_distinct_prompts(train.find_task(spec)), policy, reporter, StopRequest(folder, None))
         train.train_policy(attempt, None)
     ranks.wait_for_all()
     if not ranks.is_first():
@@ -247,13 +179,13 @@ def train_case(case: Case, count: int, scratch: Path, policy_folder: Path) -> di
     return {"steps": [step for step in values if "loss" in step], "weights": str(folder / FINAL / WEIGHTS), "began": str(policy_folder / WEIGHTS)}
 
 
-def lend_pairs(scratch: Path, folder: Path, spec: RunSpec) -> None:
-    """The pairs that an earlier case has sampled: they are the same for all."""
+def lend_pairs(scratch: Path, folder: Path, case: Case) -> None:
+    """The pairs that an earlier case has sampled for the same task: they are the same for all."""
     from trainers.attempt import ranks
     from trainers.data import pairs
 
-    if ranks.is_first() and hasattr(spec.training, "sampled_prompts"):
-        for other in sorted(scratch.glob(f"*/{pairs.FILE}")):
+    if ranks.is_first() and not case.in_world and "sampled_prompts" in SIZES[case.trainer]:
+        for other in sorted(scratch.glob(f"task-*/{pairs.FILE}")):
             shutil.copy(other, folder / pairs.FILE)
             return
 
