@@ -14,6 +14,7 @@ export class LabSocket {
     this.attempts = 0;
     this.timer = 0;
     this.refused = 0;
+    this.hasOpened = false; // ever
     this.heardAt = Date.now();
     this.replacedAt = 0;
     setInterval(() => this.replaceSilent(), 1000);
@@ -27,7 +28,7 @@ export class LabSocket {
     this.heardAt ||= Date.now();
     const own = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${this.path}`);
     this.socket = own;
-    own.onopen = () => { if (own === this.socket) this.onOpen(); };
+    own.onopen = () => { if (own === this.socket) { this.hasOpened = true; this.onOpen(); } };
     own.onmessage = (event) => { if (own === this.socket) this.receive(event.data); };
     own.onclose = (event) => { if (own === this.socket) this.lose(event.code); };
   }

@@ -148,7 +148,7 @@ function showBadge() {
   let [state, words] = ["live", open ? "live" : "up to date"];
   if (socket.refused) [state, words] = ["stale", socket.refused === 4401 ? "signed out" : "not available"];
   else if (silent > STALE_SECONDS) [state, words] = ["stale", `stale ${formatDuration(silent)}`];
-  else if (!socket.isOpen) [state, words] = ["reconnecting", "reconnecting"];
+  else if (!socket.isOpen) [state, words] = ["reconnecting", socket.hasOpened ? "reconnecting" : "connecting"];
   if (badge.dataset.state !== state) badge.dataset.state = state;
   if (badge.textContent !== words) badge.textContent = words;
 }
