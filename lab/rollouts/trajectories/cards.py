@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Case, Q, QuerySet, TextField, Value, When
+from django.db.models import Case, Func, IntegerField, Q, QuerySet, TextField, Value, When
 from django.db.models.functions import MD5, Left, Length, Right
 
 from lab.rollouts.trajectories.excerpts import END_AT_MOST, Excerpt, make_excerpt
@@ -15,6 +15,7 @@ from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import CUT_AT, Block, Piece, escape_invisible_text, iterate_text_pieces, split_completion_blocks
 from trainers.contract.arrays import PackError, unpack_array
 
+CUT_TURNS = """jsonb_array_length(jsonb_path_query_array(%(expressions)s, '$[*] ? (@.by == "policy" && @.fate == "cut")'))"""
 BASE = "base"  # the entry of ``Rollout.contributions`` before any method
 
 
@@ -62,8 +63,14 @@ class Card:
 
     @property
     def text_key(self) -> tuple[object, ...]:
-        """Equal for rollouts that answered the same prompt by the same text, by the same authors."""
-        return (self.rollout.prompt_id, self.rollout.superseded, self.characters, self.text, getattr(self.rollout, "digest", ""), tuple(self.blocks))
+        """Equal for rollouts that answered the same prompt by the same text, by the same authors, with as many turns cut on the way."""
+        digest = getattr(self.rollout, "digest", "")
+        return (self.rollout.prompt_id, self.rollout.superseded, self.characters, self.text, digest, tuple(self.blocks), self.cut_turns)
+
+    @property
+    def cut_turns(self) -> int:
+        """Turns of the policy that a method took out of the episode."""
+        return getattr(self.rollout, "cut_turns", 0)
 
     @property
     def excerpt(self) -> Excerpt:
@@ -98,6 +105,7 @@ def with_cards(rows: QuerySet[Rollout], methods: Sequence[str] = ()) -> list[Car
     """
     is_cut = Q(characters__gt=CUT_AT)
     read = rows.defer("completion", "nodes").annotate(head=Left("completion", CUT_AT), characters=Length("completion"))
+    read = read.annotate(cut_turns=Func("nodes", template=CUT_TURNS, output_field=IntegerField()))
     read = read.annotate(
         digest=Case(When(is_cut, then=MD5("completion")), default=Value(""), output_field=TextField()),
         ending=Case(

@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from lab.rollouts.reading.episode_nodes import count_branches, list_nodes
+from lab.rollouts.trajectories.cards import with_cards
 from lab.rollouts.trajectories.models import Rollout
 from lab.rollouts.trajectories.turn_tree import read_turn_tree
 from lab.teams.accounts.models import Team
@@ -49,6 +50,16 @@ def test_nodes_come_from_the_spool_to_the_row_and_the_page(run: Run, as_owner: C
     assert "Turns of the episode" not in as_owner.get(f"/rollouts/{without.pk}/").content.decode()
 
 
+def test_the_feed_and_the_group_say_whose_turns_were_cut(run: Run, as_owner: Client) -> None:
+    store(run, started(), rollout(nodes=TREE), rollout(sample=1))
+    for page in (f"/runs/{run.pk}/rollouts/", f"/runs/{run.pk}/groups/train/1/0/"):
+        html = as_owner.get(page).content.decode()
+        assert html.count("1 turn cut") == 1, page
+    cut, whole = with_cards(Rollout.objects.filter(run=run).order_by("sample"))
+    assert cut.text == whole.text
+    assert cut.text_key != whole.text_key  # one does not hide behind the other
+
+
 def test_a_node_shows_its_part_of_the_completion_and_what_the_world_said(run: Run) -> None:
     store(run, started(), rollout(nodes=TREE, completion="abcdefghij"))
     lines = list_nodes(read_turn_tree(Rollout.objects.get(run=run), np.array([1, 2, 3, 4])))
@@ -80,6 +91,7 @@ def test_whatever_is_stored_the_page_is_shown(nodes: Any, run: Run, as_owner: Cl
     store(run, started(), rollout())
     Rollout.objects.filter(run=run).update(nodes=nodes) if nodes is not None else None
     assert as_owner.get(f"/rollouts/{Rollout.objects.get(run=run).pk}/").status_code == 200
+    assert as_owner.get(f"/runs/{run.pk}/rollouts/").status_code == 200
 
 
 def test_what_a_model_wrote_is_shown_as_text(run: Run, as_owner: Client) -> None:
