@@ -14,8 +14,7 @@ from trainers.checks.dryrun import about_tokens
 from trainers.checks.model_lookup import look_up_model
 from trainers.checks.preflight import TEMPLATE_TOKENS, PreflightReport, run_preflight_checks
 from trainers.contract.events import Message
-from trainers.contract.spec import HubPolicy, Problem, parse_spec
-from trainers.policies.checks import TINY_CONTEXT
+from trainers.contract.spec import TINY_CONTEXT, HubPolicy, Problem, parse_spec
 from trainers.tasks import registry
 from trainers.tasks.base import Example, Reward, Task
 

@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 from transformers import AutoTokenizer
 
 from trainers.contract.problems import Problem, SpecError
-from trainers.contract.spec import HubPolicy, Policy, RunPolicy, TinyPolicy
+from trainers.contract.spec import TINY_CONTEXT, HubPolicy, Policy, RunPolicy, TinyPolicy
 from trainers.contract.task_files import TaskDefinition, TaskRow
 from trainers.judges.rewards import weighted_sum
-from trainers.policies.checks import TINY_CONTEXT, find_cached_folder
+from trainers.policies.checks import find_cached_folder
 from trainers.policies.tiny import ensure_untrained_policy, name_untrained_policy
 from trainers.tasks.base import Example, Reward
 from trainers.tasks.file_task import build_columns, build_preamble, make_example

@@ -43,6 +43,7 @@ FINAL = "final"  # folder of the exported policy inside a run folder
 NO_SHARDING = "none"
 ACCELERATE = "accelerate"
 PARALLEL_TRAINERS = frozenset({"grpo", "dpo", "kto", "sft", "reward"})  # what several processes can train together
+TINY_CONTEXT = 256  # tokens that the built-in policy reads, prompt and answer together
 
 
 class TinyPolicy(Strict):

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from trainers.contract.policy_folder import PolicyFolder, inspect_policy_folder
 from trainers.contract.problems import Problem
-from trainers.contract.spec import RUN_FILE, FolderPolicy, HubPolicy, Policy, RunPolicy, RunSpec, TinyPolicy
-
-TINY_CONTEXT = 256  # tokens, of the built-in policy
+from trainers.contract.spec import RUN_FILE, TINY_CONTEXT, FolderPolicy, HubPolicy, Policy, RunPolicy, RunSpec, TinyPolicy
 
 
 def check_policy(spec: RunSpec, problems: list[Problem], warnings: list[Problem], pending: bool = False) -> int | None:

@@ -84,3 +84,12 @@ def find_chosen_run(team: Team, value: str) -> Run | None:
     except ValueError:
         return None
     return Run.objects.of(team).select_related("team").filter(pk=key).first()
+
+
+def descends_from_tiny(run: Run) -> bool:
+    """Whether the first policy of its chain of runs is the built-in one."""
+    seen = {run.pk}
+    while (before := run.parent) is not None and before.pk not in seen:
+        seen.add(before.pk)
+        run = before
+    return (run.spec.get("policy") or {}).get("kind") == "tiny"

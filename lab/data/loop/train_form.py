@@ -25,7 +25,7 @@ from lab.training.runs import drafts
 from lab.training.runs.models import Run
 from lab.training.runs.problem_words import format_problem_sentence
 from trainers.contract.spans import METHOD
-from trainers.contract.spec import FINAL, Problem
+from trainers.contract.spec import FINAL, TINY_CONTEXT, Problem
 
 BATCH = 32  # rows in an optimiser step; where it samples groups, completions, GROUP to a prompt
 GROUP = 8
@@ -263,13 +263,15 @@ class TrainForm:
         return parts
 
     def lengths(self, run: Run | None) -> dict[str, int]:
-        """Answers as long as the run's own may be are not cut."""
+        """Answers as long as the run's own may be are not cut; the built-in policy reads no more than it can."""
         longest = (run.spec.get("training") or {}).get("max_completion_length") if run else None
         if not isinstance(longest, int) or longest <= 64:
             return {}
         if self.goal.form == Form.PROMPT:
             return {"max_completion_length": longest}
         room = {"max_length": 2 * longest + 256}
+        if self.chosen and starting.descends_from_tiny(self.chosen.run):
+            room = {"max_length": min(TINY_CONTEXT, room["max_length"])}
         return room if self.goal.trainer == "sft" else room | {"max_completion_length": longest}
 
     def dataset(self) -> dict[str, str]:

@@ -155,6 +155,25 @@ def test_the_rate_is_never_above_the_one_its_policy_was_trained_with(as_owner: C
     assert 'value="1e-06"' in page(as_owner, version)
 
 
+@pytest.mark.parametrize(("longest", "max_length"), [(96, 256), (40, 128)])
+def test_long_answers_get_room_and_no_more_than_the_built_in_policy_reads(
+    as_owner: Client, version: Version, longest: int, max_length: int
+) -> None:
+    source = let_answers_be_as_long_as(longest)
+    assert send(as_owner, version).status_code == 302
+    assert Run.across_teams.get(name="Taught").spec["training"]["max_length"] == max_length
+    Run.across_teams.filter(pk=source.pk).update(spec={**source.spec, "policy": {"kind": "hub", "name": "an/instruct-model"}})
+    values = form_values(send(as_owner, version, act="all").content.decode(), "data-launch")
+    assert values["stages.0.training.max_length"] == ("448" if longest > 64 else "128")
+
+
+def let_answers_be_as_long_as(longest: int) -> Run:
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
+    source.spec["training"]["max_completion_length"] = longest
+    source.save(update_fields=["spec"])
+    return source
+
+
 def test_all_settings_opens_the_launch_form_with_the_same_values(as_owner: Client, version: Version) -> None:
     response = send(as_owner, version, act="all", max_steps="33")
     text = response.content.decode()
