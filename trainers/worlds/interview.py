@@ -3,7 +3,8 @@
 ``The patient has headache.`` wants ``<ask>fever</ask>``, gets ``<information>yes</information>``, asks for the other fact that decides and ends
 with ``<answer>flu</answer>``. Which two facts decide hangs on the complaint; asking for others is answered and helps nothing. The claim that a
 policy can learn to ask is that of proactive interviews (IntentRL, ProMed, Rosa). With the option ``about`` the person has a stance on a claim instead
-(``interview_stance.py``), or wishes for a report (``interview_intents.py``).
+(``interview_stance.py``), wishes for a report (``interview_intents.py``), an illness to be guessed until it is right (``interview_rejections.py``) or
+a need that a graph of questions leads to (``interview_dialogue.py``).
 """
 
 import random
