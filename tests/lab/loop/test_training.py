@@ -156,9 +156,7 @@ def test_the_rate_is_never_above_the_one_its_policy_was_trained_with(as_owner: C
 
 
 @pytest.mark.parametrize(("longest", "max_length"), [(96, 256), (40, 128)])
-def test_long_answers_get_room_and_no_more_than_the_built_in_policy_reads(
-    as_owner: Client, version: Version, longest: int, max_length: int
-) -> None:
+def test_long_answers_get_room_and_no_more_than_the_built_in_policy_reads(as_owner: Client, version: Version, longest: int, max_length: int) -> None:
     source = let_answers_be_as_long_as(longest)
     assert send(as_owner, version).status_code == 302
     assert Run.across_teams.get(name="Taught").spec["training"]["max_length"] == max_length
