@@ -19,7 +19,7 @@ from lab.supervision.supervisor.trainer_process import KILL_SECONDS, AdoptedTrai
 from lab.training.edits.delivery import restore_edit_files
 from lab.training.edits.models import RunFork
 from lab.training.runs.models import Checkpoint, Run
-from lab.training.runs.spool_files import begin_spool_here, is_spool_here, keep_spool_here
+from lab.training.runs.spool_files import begin_spool_here, is_spool_here, keep_spool_here, read_spool_token
 from lab.training.runs.stored_checkpoints import get_store, list_resumable_checkpoints, name_checkpoint, name_run
 from trainers.contract.spool import SPOOL
 
@@ -38,8 +38,13 @@ def name_companions(checkpoint: Checkpoint) -> str:
 
 
 def is_newest_here(run: Run) -> bool:
-    """Whether this machine's folder is the one that the newest attempt trained in: its log is there. True of a run that nobody has trained."""
-    return run.attempt == 0 or logs.log_file(run.folder, run.attempt).exists()
+    """Whether this machine's folder is the one that the newest attempt trained in: the run's spool goes on here, or the attempt's log is there. True of
+    a run that nobody has trained.
+
+    The log alone does not tell: on a full disk an attempt has none, and the folder is the only place of what it and those before have written.
+    """
+    is_followed_here = bool(run.spool_token) and read_spool_token(run.folder) == run.spool_token
+    return is_followed_here or run.attempt == 0 or logs.log_file(run.folder, run.attempt).exists()
 
 
 def take_run_folder(run: Run, watch: Watch) -> None:

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from lab.lib.artifact_store import ArtifactStore
-from lab.supervision.supervisor import uploads
+from lab.supervision.supervisor import logs, uploads
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.supervision.supervisor.shared_files import SharedFiles
 from lab.supervision.supervisor.supervise import run_supervisor
@@ -28,7 +28,7 @@ from tests.lab.supervisor.machines import Machine, names_in_store
 from tests.lab.supervisor.spools import events_of, make_run, started, steps, write
 from tests.lab.supervisor.test_supervise import wait_for
 from trainers.contract import spool
-from trainers.contract.events import Rollout
+from trainers.contract.events import Metrics, Rollout
 from trainers.contract.spec import RUN_FILE
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -126,6 +126,21 @@ def test_a_run_goes_from_machine_to_machine_and_every_event_is_stored_once(team:
     delete_from_store()
     names = ["checkpoints/checkpoint-75/attempt-3", "checkpoints/checkpoint-80/attempt-3", "final/attempt-3"]
     assert stored_names(store_url, run) == names
+
+
+def test_an_attempt_without_a_log_costs_nothing_of_what_its_machine_holds(team: Team, one: Machine) -> None:
+    run = make_run(team, spec={"steps": 20, "fail_at": 13, "save_every": 100})  # no checkpoint: the spool is all that there is
+    train_on(one, run)
+    with one.here():
+        logs.log_file(run.folder, run.attempt).unlink()  # as it never was on a full disk
+        with (run.folder / spool.SPOOL).open("ab") as file:
+            file.write(spool.encoder.encode(Metrics(attempt=1, time=1.0, step=12, values={"late": 1.0})) + b"\n")  # nobody has read it yet
+    assert run.resume()
+    train_on(one, run)
+    assert (run.status, run.attempt, run.spool_begin) == ("finished", 2, 0)
+    with one.here():
+        assert run.ingested == (run.folder / spool.SPOOL).stat().st_size
+        assert {event.attempt for event in events_of(run.folder)} == {1, 2}
 
 
 def test_nothing_in_the_store_means_from_the_beginning(team: Team, one: Machine, two: Machine) -> None:
