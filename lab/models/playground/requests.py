@@ -13,6 +13,7 @@ from lab.models.playground.models import Sampling, Side
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
+from lab.training.runs.stored_checkpoints import find_checkpoints_there
 from lab.training.workers.messages import send_task_message
 
 PROMPT_LENGTH = 20_000
@@ -22,10 +23,10 @@ OFFERED = 300  # checkpoints in the choice, newest first
 
 def list_sampleable_checkpoints(team: Team) -> list[Checkpoint]:
     """What can be sampled from: the newest of the team whose files are there."""
-    rows = Checkpoint.objects.of(team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED]
-    seen, checkpoints = set[tuple[Any, str]](), list[Checkpoint]()
+    rows = list(Checkpoint.objects.of(team).select_related("run").order_by("-run__number", "-final", "-step", "-pk")[:OFFERED])
+    seen, checkpoints, there = set[tuple[Any, str]](), list[Checkpoint](), find_checkpoints_there(team, rows)
     for checkpoint in rows:
-        if (checkpoint.run_id, checkpoint.path) not in seen and has_checkpoint_files(checkpoint):
+        if (checkpoint.run_id, checkpoint.path) not in seen and checkpoint.pk in there:
             seen.add((checkpoint.run_id, checkpoint.path))
             checkpoints.append(checkpoint)
     return checkpoints

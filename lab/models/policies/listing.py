@@ -19,11 +19,12 @@ from lab.lib.listing import NEWEST_FIRST, ListQuery
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.models.policies import blind_votes, measures
 from lab.models.policies.blind_votes import MatchEvidence
-from lab.models.policies.checkpoint_paths import format_checkpoint_step, has_checkpoint_files
+from lab.models.policies.checkpoint_paths import format_checkpoint_step
 from lab.models.policies.measures import MeasuredValue
 from lab.models.policies.models import Alias, Removal
 from lab.teams.accounts.models import Project, Team
 from lab.training.runs.models import Checkpoint, Run
+from lab.training.runs.stored_checkpoints import find_checkpoints_there
 
 PAGE = 50
 MOST = 2000  # newest checkpoints that are looked at
@@ -142,7 +143,8 @@ class FilteredPolicies:
 
 def found_of(team: Team, chosen: Mapping[str, str]) -> FilteredPolicies:
     checkpoints = list(filter_team_checkpoints(team, chosen)[: MOST + 1])
-    rows = [PolicyRow(checkpoint, has_checkpoint_files(checkpoint)) for checkpoint in checkpoints[:MOST]]
+    there = find_checkpoints_there(team, checkpoints[:MOST])
+    rows = [PolicyRow(checkpoint, checkpoint.pk in there) for checkpoint in checkpoints[:MOST]]
     present = sum(row.on_disk for row in rows)
     gone = len(rows) - present
     named = set(Alias.objects.filter(team=team).exclude(checkpoint=None).values_list("checkpoint", flat=True))

@@ -15,13 +15,13 @@ from django.db.models import Q
 from lab.lib.clock import database_now
 from lab.lib.numbers import parse_whole_number
 from lab.models.policies import listing, measures
-from lab.models.policies.checkpoint_paths import has_checkpoint_files
 from lab.models.policies.models import UNDO, Removal, Retention
 from lab.models.policies.promotion import require_team_permission
 from lab.models.policies.removal import relied_on
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Checkpoint
+from lab.training.runs.stored_checkpoints import find_checkpoints_there
 
 EVERY = timedelta(hours=1)  # between two looks at a team
 FIELDS = ("keep_last", "keep_best", "metric", "smallest", "keep_every", "keep_final", "after_hours", "active")
@@ -59,9 +59,9 @@ class RemovalPlan:
 
 def plan_retention(team: Team, rules: Retention) -> RemovalPlan:
     """Every checkpoint on the disk, judged. Nothing is changed."""
-    rows = [
-        checkpoint for checkpoint in listing.of_team(team).select_related("run").order_by("-created_at", "-pk") if has_checkpoint_files(checkpoint)
-    ]
+    known = list(listing.of_team(team).select_related("run").order_by("-created_at", "-pk"))
+    there = find_checkpoints_there(team, known)
+    rows = [checkpoint for checkpoint in known if checkpoint.pk in there]
     kept = by_rules(rows, rules)
     pinned = set(Removal.objects.filter(checkpoint__run__team=team).exclude(kept_at=None).values_list("checkpoint", flat=True))
     for pk in pinned & kept.keys():

@@ -38,8 +38,8 @@ def name_companions(checkpoint: Checkpoint) -> str:
 
 
 def is_newest_here(run: Run) -> bool:
-    """Whether this machine's folder is the one that the newest attempt trained in: the run's spool goes on here, or the attempt's log is there. True of
-    a run that nobody has trained.
+    """Whether this machine's folder is the one that the newest attempt trained in: the run's spool goes on here, or the attempt's log is there. True
+    of a run that nobody has trained.
 
     The log alone does not tell: on a full disk an attempt has none, and the folder is the only place of what it and those before have written.
     """

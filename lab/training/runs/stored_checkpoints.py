@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from django.conf import settings
 
 from lab.lib.artifact_cache import ArtifactCache
 from lab.lib.artifact_store import ArtifactStore, StoreError, open_store
+from lab.teams.accounts.models import Team
 from lab.training.runs.models import Checkpoint, Run
 from trainers.contract.spec import FINAL, Limits
 
@@ -87,6 +88,17 @@ def find_stored(checkpoint: Checkpoint) -> Checkpoint | None:
 def is_checkpoint_there(checkpoint: Checkpoint) -> bool:
     """Whether its files can be had: from this machine's folder or from the store, which is not asked."""
     return find_local_folder(checkpoint) is not None or find_stored(checkpoint) is not None
+
+
+def find_checkpoints_there(team: Team, checkpoints: Sequence[Checkpoint]) -> set[int]:
+    """Keys of those of a team whose files can be had, as ``is_checkpoint_there`` says it of each, with one query for all."""
+    found = {checkpoint.pk for checkpoint in checkpoints if checkpoint.stored_at is not None or find_local_folder(checkpoint) is not None}
+    missing = [checkpoint for checkpoint in checkpoints if checkpoint.pk not in found and PATH.fullmatch(checkpoint.path)]
+    if not missing or not settings.STORE_URL:
+        return found
+    rows = Checkpoint.objects.of(team).filter(run__in={checkpoint.run_id for checkpoint in missing}).exclude(stored_at=None)
+    stored = set(rows.values_list("run", "path"))
+    return found | {checkpoint.pk for checkpoint in missing if (checkpoint.run_id, checkpoint.path) in stored}
 
 
 def list_steps_there(run: Run, rows: Iterable[Checkpoint]) -> list[int]:

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from lab.data.loop.checkpoints import list_policy_candidates
 from lab.lib.artifact_store import QUIET, ArtifactStore
@@ -20,7 +23,7 @@ from lab.models.policies.models import Removal
 from lab.supervision.supervisor.uploads import LeftBehind, upload_run
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
-from lab.training.runs.models import Run
+from lab.training.runs.models import Checkpoint, Run
 from lab.training.runs.store_deletions import delete_from_store
 from lab.training.runs.stored_checkpoints import find_local_folder, is_policy_elsewhere
 from tests.lab.policies.making import at, final_of, trained, write_policy
@@ -49,6 +52,24 @@ def run(store: ArtifactStore, team: Team, owner: User) -> Run:
 def unpack(response: Any) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(b"".join(response.streaming_content))) as archive:
         return {member.name.partition("/")[2]: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("page", ["/policies/", "/playground/", "/policies/retention/"])
+def test_checkpoints_that_are_nowhere_cost_no_query_each(as_owner: Client, run: Run, page: str) -> None:
+    def count_queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert as_owner.get(page).status_code == 200
+        return len(captured)
+
+    def add_checkpoints(steps: range) -> None:
+        row = {"run": run, "attempt": 1, "bytes": 1, "created_at": timezone.now()}
+        Checkpoint.objects.bulk_create(Checkpoint(step=step, path=f"checkpoints/checkpoint-{step}", **row) for step in steps)
+
+    add_checkpoints(range(1, 2))
+    count_queries()
+    before = count_queries()
+    add_checkpoints(range(2, 30))
+    assert count_queries() == before
 
 
 def test_it_is_listed_offered_and_downloaded_from_the_store(as_owner: Client, run: Run) -> None:
