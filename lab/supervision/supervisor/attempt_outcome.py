@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from trainers.contract.spool import parse_spool_line
 
 FINISHED, FAILED, REFUSED, STOPPED, LOCKED = 0, 1, 2, 3, 4  # exit codes of a trainer
 TAIL = 1 << 16
+LEAST_FREE = 1 << 20  # bytes; with less a trainer cannot even write down why it ends
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class AttemptEnding:
     killed: str = ""  # why we killed it, if we did
     stop_requested: bool = False  # whether somebody asked it to stop
     peak_memory: float = 0.0  # bytes
+    is_disk_full: bool = False  # of the run folder
 
 
 def judge_outcome(ending: AttemptEnding) -> tuple[Status, str]:
@@ -36,7 +39,8 @@ def judge_outcome(ending: AttemptEnding) -> tuple[Status, str]:
         return Status.STOPPED, ending.killed
     if outcome == "stopped" or code == STOPPED:
         return Status.STOPPED, "" if ending.stop_requested else "the trainer stopped by itself: its time limit, or a signal from outside"
-    return Status.FAILED, explain_failure(ending)
+    full = "; the disk of the run folder is full: make room, then resume the run" if ending.is_disk_full else ""
+    return Status.FAILED, explain_failure(ending) + full
 
 
 def explain_failure(ending: AttemptEnding) -> str:
@@ -79,3 +83,11 @@ def by_signal(number: int, peak_memory: float) -> str:
     elif number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT):
         words += ", a crash in native code"
     return words
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether a trainer cannot write there; False where that cannot be told."""
+    try:
+        return shutil.disk_usage(folder).free < LEAST_FREE
+    except OSError:
+        return False

@@ -339,7 +339,8 @@ class Supervisor:
         last = self.last_outcome()
         finished = last if last and last.attempt == self.run.attempt else None
         log_file = logs.log_file(self.run.folder, self.attempt)
-        return judge_outcome(AttemptEnding(code, finished, log_file, self.killed, self.stop_requested, self.sampler.peak_memory))
+        full = is_disk_full(self.run.folder)
+        return judge_outcome(AttemptEnding(code, finished, log_file, self.killed, self.stop_requested, self.sampler.peak_memory, full))
 
     def settle(self, status: Status, reason: str, code: int | None) -> None:
         """Gives the lease back with the outcome, or the run back into the queue when only its worker leaves. Raises LeaseLost."""

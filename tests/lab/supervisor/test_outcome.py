@@ -1,9 +1,10 @@
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lab.supervision.supervisor.attempt_outcome import AttemptEnding, judge_outcome, last_event
+from lab.supervision.supervisor.attempt_outcome import AttemptEnding, is_disk_full, judge_outcome, last_event
 from lab.training.runs.models import Status
 from tests.lab.supervisor.spools import finished, rollout, write
 
@@ -39,6 +40,17 @@ def test_the_reason_is_the_event_else_the_last_line(tmp_path: Path) -> None:
     assert judge_outcome(ending(tmp_path, 1, "failed", "no pairs were found", "x"))[1] == "no pairs were found"
     assert judge_outcome(ending(tmp_path, 1, log="ValueError: no\n"))[1] == "ValueError: no"
     assert judge_outcome(ending(tmp_path, 7))[1] == "the trainer ended with exit code 7 and said nothing"
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not is_disk_full(tmp_path)
+    assert not is_disk_full(tmp_path / "gone")
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    assert is_disk_full(tmp_path)
+    status, reason = judge_outcome(ending(tmp_path, 1, is_disk_full=True))
+    assert status == Status.FAILED
+    assert reason.startswith("the trainer ended with exit code 1 and said nothing; the disk of the run folder is full")
+    assert judge_outcome(ending(tmp_path, 0, "finished", is_disk_full=True)) == (Status.FINISHED, "")
 
 
 def test_a_signal_is_said_in_words(tmp_path: Path) -> None:
