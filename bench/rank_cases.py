@@ -65,7 +65,8 @@ class Case:
 
     def spec(self, processes: int, folder: Path) -> RunSpec:
         size, launch = SIZES[self.trainer], self.launch
-        lengths = {name: launch[f"training__{name}"] for name in LENGTHS if f"training__{name}" in launch}
+        known = LENGTHS if self.trainer != "sft" else LENGTHS[1:]  # it generates nothing
+        lengths = {name: launch[f"training__{name}"] for name in known if f"training__{name}" in launch}
         training = {"trainer": self.trainer, "max_steps": STEPS, "warmup_steps": 1, **size, **lengths, **SETTINGS.get(self.name, {})}
         training["per_device_train_batch_size"] = size["per_device_train_batch_size"] // processes
         earlier = {EARLIER[self.name]: str(folder.parent / EARLIER_POLICY)} if self.name in EARLIER else {}

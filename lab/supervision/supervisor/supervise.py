@@ -21,7 +21,7 @@ from lab.data.loop import human_reward
 from lab.lib.artifact_store import StoreError, Watch
 from lab.lib.log_context import LogContext, use_log_context
 from lab.supervision.supervisor import logs, trainer_process
-from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, judge_outcome, last_event
+from lab.supervision.supervisor.attempt_outcome import LOCKED, AttemptEnding, is_disk_full, judge_outcome, last_event
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.supervision.supervisor.local_paths import fetch_missing_inputs, localize_spec_paths
 from lab.supervision.supervisor.resources import ResourceSampler
