@@ -101,8 +101,7 @@ class CooT(Method):
             "A place where the text is in violation already is no place to roll back to; the code takes the latest peak whatever its label.",
             "Attention is read in one pass over the whole turn; the code's index leaves out the prompt, which with a cache gives it uniform weights.",
             "Guidance is made of the policy's own output embeddings and scaled to the hidden state; the code's encoder has random weights.",
-            "Beta does not adapt to violations, the violations that the code tolerates while it writes again are those of consecutive, and the skill"
-            " is not put into the prompt.",
+            "Beta does not adapt to violations; as many are tolerated while it writes again as at first; the skill is not put into the prompt.",
             "The tokens of min_tokens are those of the answer; the code counts the prompt's as well.",
         ),
         claim=("coot/forbidden", "lower"),
