@@ -198,6 +198,8 @@ def compare(one: dict[str, Any] | None, two: dict[str, Any] | None) -> Compared:
             return Compared("failed", {}, error=f"{processes}: {(made or {}).get('error', 'not trained')}")
     assert one is not None
     assert two is not None
+    if not one["steps"] or not two["steps"]:
+        return Compared("failed", {}, error="no step reported a loss")
     found = {name: max(relate(left[name], right[name]) for left, right in zip(one["steps"], two["steps"], strict=True)) for name in COMPARED}
     left, right, began = (load_file(place) for place in (one["weights"], two["weights"], one["began"]))
     apart = sum(float((left[name] - right[name]).double().square().sum()) for name in left) ** 0.5
