@@ -72,7 +72,6 @@ class AccordionThinking(Method):
             "What is dropped is the text of a chunk, in place of a thought.",
             "The loss is averaged over tokens as DAPO's.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout", "advantages"})

@@ -150,7 +150,6 @@ class AceSearcher(Method):
             "Every sub-question has the same number of sentences; nucleus sampling is left out.",
             "A run is one round; the supervised stage is the world's cold start.",
         ),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "makes", "pair_ratios": "maps", "pair_loss": "reads"}

@@ -102,7 +102,6 @@ class AgentarScaleSQL(Method):
             "Candidates come from one generator: no in-context generator, no fixer of failing queries, no reviser.",
             "Ties of the tournament go to the larger class.",
         ),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"tables"})

@@ -77,7 +77,6 @@ class AISearchPlanner(Method):
             "The planner is trained by GRPO, not PPO, with one query a turn; the front comes from runs of different lambda.",
         ),
         claim=("heldout/useful", "higher"),
-        parallel=False,
     )
     Config = Config
     roles = {"rewards": "makes"}

@@ -98,7 +98,6 @@ class ARPO(Method):
             "Entropies are exact, over the whole vocabulary; the code takes the ten likeliest tokens.",
             "The reward is the task's own.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

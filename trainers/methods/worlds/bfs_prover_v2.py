@@ -78,7 +78,6 @@ class BFSProverV2(Method):
             "A retraining trains on what the strongest policy proves then, without the proofs of earlier rounds.",
             "The planner and the parallel provers of test time are not implemented.",
         ),
-        parallel=False,
     )
     Config = Config
     trains = frozenset({"sft"})

@@ -90,7 +90,6 @@ class CPLStepAPO(Method):
             "The value head is fitted on the frozen policy; the authors train a model of its own.",
             "The root has as many children as other positions, not 5, and a step's probability is that at the search's temperature.",
         ),
-        parallel=False,
     )
     Config = Config
     trains = frozenset({"dpo", "sft"})

@@ -64,7 +64,6 @@ class DeepResearcher(Method):
             "Answers of this world are one or two words, so that a partly right answer is rare.",
         ),
         claim=("heldout/format", "higher"),
-        parallel=False,
     )
     roles = {"rewards": "makes"}
     worlds = frozenset({"search"})

@@ -87,7 +87,6 @@ class EAPOExpert(Method):
             "All members of a group meet the same expert: what it replies to is drawn for the prompt and the turn.",
         ),
         claim=("heldout/accuracy", "higher"),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"sums"})

@@ -95,7 +95,6 @@ class FrugalRAG(Method):
             "Recall counts the sentences of the world search that the answer needs.",
         ),
         claim=("heldout/useful", "higher"),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}

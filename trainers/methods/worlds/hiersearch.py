@@ -62,7 +62,6 @@ class HierSearch(Method):
             "There are two tools; a third that asks both agents is left out.",
             "Evidence is refined by cosines of the counts of words, in place of embeddings.",
         ),
-        parallel=False,
     )
     Config = Config
     roles = {"rewards": "makes"}

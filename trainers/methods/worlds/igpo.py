@@ -85,7 +85,6 @@ class IGPO(Method):
             "A gain of exactly 0 counts as one; the code takes it for a turn without a reward.",
             "Gains and outcomes are standardised apart, as in the paper; the code's default is together.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

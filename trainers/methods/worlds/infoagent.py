@@ -68,7 +68,6 @@ class InfoAgent(Method):
             "Sentences about six people take the place of a knowledge base and the web; a page is not opened.",
             "The teacher of the traces is the world's expert, and right is what equals the answer, without a judge.",
         ),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"entity_search"})

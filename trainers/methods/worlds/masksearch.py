@@ -70,7 +70,6 @@ class MaskSearch(Method):
             "Only the reinforcement is here, not the supervised variant with self-evolved traces.",
             "Items with fewer masks are made from the same paragraphs by showing some of the masked words.",
         ),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}

@@ -69,7 +69,6 @@ class MRT(Method):
         reading="alpha, m and the sum with the base's advantage are ours; the authors train one prefix of each trace at a time.",
         departures=("Turns of an episode with tools take the place of the parts of a chain of thought.",),
         claim=("heldout/length", "lower"),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

@@ -114,7 +114,6 @@ class ParlMT(Method):
             "The final answer of the whole booking counts as a turn of its own.",
         ),
         claim=("parl-mt/final", "higher"),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"booking"})

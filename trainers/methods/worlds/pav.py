@@ -67,7 +67,6 @@ class PAV(Method):
             "Turns of an episode with tools are the steps.",
             "GRPO's advantages stand for the value of the policy; the search at test time is not implemented.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

@@ -83,7 +83,6 @@ class QueryRubrics(Method):
             "Training a report policy by the rubrics is not implemented.",
         ),
         claim=("query-rubrics/preferred", "higher"),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"stories"})

@@ -99,7 +99,6 @@ class RAR2(Method):
             "A thought is the first query of an episode in the world search; the answer after it may search again.",
             "The two ways of spending more at test time are not implemented.",
         ),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "makes", "pair_ratios": "maps", "pair_loss": "reads"}

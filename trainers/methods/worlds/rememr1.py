@@ -92,7 +92,6 @@ class ReMemR1(Method):
             "The world's rule for words decides what occurs; the code looks for substrings.",
             "The loss is averaged over tokens as DAPO's, and there is no KL term unless the trainer has one.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

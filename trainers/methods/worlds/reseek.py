@@ -76,7 +76,6 @@ class ReSeek(Method):
             "After a no nothing forces another query.",
         ),
         claim=("heldout/verdict", "higher"),
-        parallel=False,
     )
     Config = Config
     roles = {"rewards": "makes"}

@@ -74,7 +74,6 @@ class SearchR2(Method):
         departures=(
             "The refiner is a rule: a search is flawed when it finds no new evidence. The paper asks the policy, and trains those tokens too.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

@@ -86,7 +86,6 @@ class SIE(Method):
             "Distractors are drawn at random, not chosen by a cross-encoder.",
             "The share that is kept is met on average over prompts: two or three facts cannot be cut to 75 % each time.",
         ),
-        parallel=False,
     )
     Config = Config
     worlds = frozenset({"graph"})

@@ -49,7 +49,6 @@ class StrategicPersuasion(Method):
             "The mutual information of messages and state is not estimated; the share of messages that move the receiver is shown.",
         ),
         claim=("strategic-persuasion/gain", "higher"),
-        parallel=False,
     )
     worlds = frozenset({"interview"})
     roles = {"rewards": "makes"}

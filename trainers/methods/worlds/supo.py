@@ -81,7 +81,6 @@ class SUPO(Method):
             "The summary is the memory that the world asks for in every turn, not the answer to an instruction.",
             "What did not fit is not summed up but read in the new context.",
         ),
-        parallel=False,
     )
     Config = Config
     owns = frozenset({"rollout"})

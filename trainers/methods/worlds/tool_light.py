@@ -150,7 +150,6 @@ class ToolLight(Method):
             "Without a right episode the world's own way takes the place of the supervised one.",
         ),
         claim=("heldout/called", "higher"),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "makes", "pair_ratios": "maps", "pair_loss": "reads"}

@@ -79,7 +79,6 @@ class ZeroSearch(Method):
             "Members of a group meet the same noise; the authors draw it for every search.",
             "A batch is drawn from prompts at the two rates around p(i).",
         ),
-        parallel=False,
     )
     Config = Config
     roles = {"data": "maps", "rewards": "makes"}
