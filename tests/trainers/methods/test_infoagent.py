@@ -58,12 +58,13 @@ def test_the_outcome_alone_pays_and_calls_are_reported_by_depth():
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("infoagent", base="grpo", task=TASK, training__max_completion_length=160)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("infoagent", base="grpo", task=TASK, **{**written_episodes, "training__max_completion_length": 160})
+    assert {rollout.rewards["correct"] for rollout in trained.rollouts} == {0.0, 1.0}
     assert all(rollout.shaped["infoagent"] == rollout.rewards["correct"] for rollout in trained.rollouts)
 
 
 @pytest.mark.training
 def test_two_supervised_steps_on_right_traces(two_steps):
-    trained = two_steps("infoagent", trainer="sft", task=TASK)
+    trained = two_steps("infoagent", trainer="sft", task=TASK, policy={"kind": "tiny", "cold_start": False})
     assert trained.steps[0]["infoagent/data_searches"] > 2

@@ -84,8 +84,8 @@ def test_it_needs_the_facts_in_the_prompt(tmp_path):
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("sie", {"ratio": "0"}, base="grpo", task=WORLD, training__max_completion_length=40)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("sie", {"ratio": "0"}, base="grpo", task=WORLD, **{**written_episodes, "training__max_completion_length": 40})
     for rollout in trained.rollouts:
         assert rollout.shaped["sie"] == pytest.approx(grade_structured_answer(rollout.completion, rollout.reference))
     assert torch.isfinite(torch.tensor([step["loss"] for step in trained.steps])).all()
