@@ -29,6 +29,8 @@ WORLD = Graph()
 PUBLISHED = {"power": 3.0, "width": 0.75, "mix": (0.2, 0.8)}
 QUESTIONS = [example for level in WORLD.difficulties for example in WORLD.examples("train", 4, 0, level)]
 
+GRAPH = {"name": "graph", "difficulty": "easy"}
+
 
 @pytest.mark.parametrize(("step", "shares"), [(0, [0.6557, 0.3284, 0.0159]), (100, [0.4635, 0.4967, 0.0398]), (149, [0.4040, 0.4571, 0.1389])])
 def test_the_worked_examples(step, shares):
@@ -116,15 +118,15 @@ def test_a_right_answer_in_broken_form_earns_less():
 
 
 @pytest.mark.training
-def test_two_real_steps_on_questions_of_all_difficulties(two_steps):
-    trained = two_steps("graphdancer", base="grpo", task={"name": "graph", "difficulty": "easy"}, training__max_completion_length=64)
+def test_two_real_steps_on_questions_of_all_difficulties(two_steps, written_episodes):
+    trained = two_steps("graphdancer", base="grpo", task=GRAPH, **written_episodes)
     for step in trained.steps:
         assert sum(step[f"graphdancer/share_{bucket}"] for bucket in (1, 2, 3)) == pytest.approx(1)
     assert {round(rollout.shaped["graphdancer"], 6) for rollout in trained.rollouts} <= {0, 0.1, 0.2, 0.8, 1}
 
 
 @pytest.mark.training
-def test_two_real_steps_on_pairs_leave_the_worlds_words_out(two_steps, monkeypatch):
+def test_two_real_steps_on_pairs_leave_the_worlds_words_out(two_steps, written_episodes, monkeypatch):
     seen, mark = [], GraphDancer.keep_policy_tokens
 
     def watch(self, ids, mask):
@@ -133,7 +135,7 @@ def test_two_real_steps_on_pairs_leave_the_worlds_words_out(two_steps, monkeypat
         return kept
 
     monkeypatch.setattr(GraphDancer, "keep_policy_tokens", watch)
-    trained = two_steps("graphdancer", {"rollouts": 4}, trainer="dpo", task={"name": "graph", "difficulty": "easy"}, training__sampled_prompts=48)
+    trained = two_steps("graphdancer", {"rollouts": 4}, trainer="dpo", task=GRAPH, policy=written_episodes["policy"], training__sampled_prompts=48)
     assert len(trained.steps) == 2
     assert any(seen)
     assert all(text.startswith("<information>") and text.endswith("</information>") for text in seen if text)

@@ -61,8 +61,9 @@ def test_it_needs_the_receiver(tmp_path, about, problems):
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("strategic-persuasion", base="grpo", task=TASK, training__max_completion_length=40)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("strategic-persuasion", base="grpo", task=TASK, **written_episodes)
+    assert len({rollout.shaped["strategic-persuasion"] for rollout in trained.rollouts}) > 1
     for rollout in trained.rollouts:
         assert rollout.shaped["strategic-persuasion"] in (-2, -1, 0, 1, 2)
         assert max(0, rollout.shaped["strategic-persuasion"]) / 2 == rollout.rewards["gain"]
