@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.policies.padded_batches import iterate_padded_batches
 from trainers.rollouts.engine import in_evaluation_mode
 
 if TYPE_CHECKING:
@@ -20,16 +21,12 @@ def read_attention(run: "RunContext", rows: Sequence[Sequence[int]], layers: int
     The mean over all heads of the last ``layers`` layers.
     """
     model = model if model is not None else run.model
-    size, pad, found = run.attempt.sampling_batch, run.tokenizer.pad_token_id, list[Tensor]()
-    for start in range(0, len(rows), size):
-        some = rows[start : start + size]
-        width = max(map(len, some))
-        ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in some], device=run.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in some], device=run.device)
+    size, found = run.attempt.sampling_batch, list[Tensor]()
+    for start, ids, mask in iterate_padded_batches(rows, size, run.tokenizer.pad_token_id, run.device):
         with in_evaluation_mode(model), in_eager_attention(model):
             made = model(input_ids=ids, attention_mask=mask, output_attentions=True, use_cache=False, logits_to_keep=1)
         mean = torch.stack([weights.float().mean(1) for weights in made.attentions[-layers:]]).mean(0).cpu()  # (B, T, T)
-        found += [mean[place, : len(row), : len(row)] for place, row in enumerate(some)]
+        found += [mean[place, : len(row), : len(row)] for place, row in enumerate(rows[start : start + size])]
     return found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trainers.policies.padded_batches import iterate_padded_batches
 from trainers.rollouts.engine import in_evaluation_mode
 
 if TYPE_CHECKING:
@@ -16,12 +17,8 @@ if TYPE_CHECKING:
 def read_hidden_states(run: "RunContext", rows: Sequence[Sequence[int]], places: Sequence[Sequence[int]], model: Any = None) -> Tensor:
     """(n, D) float: of each row of ids the states at its ``places``, one row after the other; by the policy or by ``model``."""
     model = model if model is not None else run.model
-    size, pad, found = run.attempt.sampling_batch, run.tokenizer.pad_token_id, list[Tensor]()
-    for start in range(0, len(rows), size):
-        some = rows[start : start + size]
-        width = max(map(len, some))
-        ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in some], device=run.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in some], device=run.device)
+    size, found = run.attempt.sampling_batch, list[Tensor]()
+    for start, ids, mask in iterate_padded_batches(rows, size, run.tokenizer.pad_token_id, run.device):
         with in_evaluation_mode(model):
             made = model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False, logits_to_keep=1)
         found += [made.hidden_states[-1][row, list(asked)].float() for row, asked in enumerate(places[start : start + size])]

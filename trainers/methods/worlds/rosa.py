@@ -23,6 +23,7 @@ from torch import Tensor
 from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
+from trainers.policies.padded_batches import iterate_padded_batches
 from trainers.worlds.interview_rejections import GUESSES
 
 if TYPE_CHECKING:
@@ -204,19 +205,15 @@ def score_tokens(logits: Tensor, chosen: Tensor) -> float:
 def read_logits(session: "Session", nodes: "Sequence[Node]") -> list[tuple[Tensor, Tensor, Tensor]]:
     """Of each node, which the world wrote: logits (T, V) of the frozen policy at the tokens of the turn before it, at the same tokens said again
     after it, and the tokens (T,). In double precision on the processor, from one pass of the network a batch."""
-    rows, found, pad = list[tuple[list[int], int, list[int]]](), list[tuple[Tensor, Tensor, Tensor]](), session.run.tokenizer.pad_token_id
+    rows, found = list[tuple[list[int], int, list[int]]](), list[tuple[Tensor, Tensor, Tensor]]()
     for node in nodes:
         prompt, rest = node.episode.context_ids(node)
         said = [id_ for one in node.episode.turns(node)[-1] for id_ in one.ids]
         rows.append(([*prompt, *rest], len(prompt) + len(rest) - len(node.ids) - len(said), said))
-    for start in range(0, len(rows), session.engine.width):
-        some = rows[start : start + session.engine.width]
-        width = max(len(ids) + len(said) for ids, _, said in some)
-        padded = [[*ids, *said, *[pad] * (width - len(ids) - len(said))] for ids, _, said in some]
-        there = [[1] * (len(ids) + len(said)) + [0] * (width - len(ids) - len(said)) for ids, _, said in some]
-        device = session.run.device
-        made = session.model(input_ids=torch.tensor(padded, device=device), attention_mask=torch.tensor(there, device=device), use_cache=False).logits
-        for row, (ids, first, said) in enumerate(some):
+    whole, size = [[*ids, *said] for ids, _, said in rows], session.engine.width
+    for start, padded, mask in iterate_padded_batches(whole, size, session.run.tokenizer.pad_token_id, session.run.device):
+        made = session.model(input_ids=padded, attention_mask=mask, use_cache=False).logits
+        for row, (ids, first, said) in enumerate(rows[start : start + size]):
             here, again = (made[row, place - 1 : place - 1 + len(said)].double().cpu() for place in (first, len(ids)))
             found.append((here, again, torch.tensor(said)))
     return found
