@@ -127,7 +127,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     content: str
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """Tokens [start, end) of a completion were written by ``role``: ``assistant`` (the policy) or ``tool`` (the environment; no loss).
 
     Of a rollout without token ids: code points of its completion.

@@ -30,6 +30,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk that somebody can clear: worth wai
 UNSUPPORTED = (errno.EINVAL, errno.ENOTSUP)  # fsync on a file system that has none: nothing is lost by it
 READ_BYTES = 1 << 18
 BACK_BYTES = 1 << 16  # read at once from the end of a spool
+UNCLEAN = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 encoder = msgspec.json.Encoder()
@@ -45,8 +46,11 @@ class Line:
     error: str = ""
 
 
-def read_spool_lines(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[Line]:
-    """Yields the whole lines after ``offset``, at least one if there is one and then until ``limit`` bytes are read."""
+def read_spool_lines(path: Path, offset: int, limit: int = 8 << 20, decoder: msgspec.json.Decoder[AnyEvent] = decoder) -> Iterator[Line]:
+    """Yields the whole lines after ``offset``, at least one if there is one and then until ``limit`` bytes are read.
+
+    ``decoder``: another one than that of ``AnyEvent`` gives structs of its own.
+    """
     try:
         with path.open("rb", buffering=0) as file:
             stop, size = offset + limit, READ_BYTES
@@ -55,9 +59,9 @@ def read_spool_lines(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[
                 if end < 0 and len(data) < size:  # the torn tail
                     return
                 size = READ_BYTES if end >= 0 else 2 * size  # a line longer than what was read: once more with twice as much
-                unclean = b"\\" in data and b"\\u0000" in data  # one byte is found many times faster than six
+                unclean = b"\\" in data and UNCLEAN.search(data) is not None  # one byte is found many times faster than six
                 while end >= 0:
-                    yield parse_spool_line(view[start:end], offset + end + 1, unclean)
+                    yield parse_spool_line(view[start:end], offset + end + 1, unclean, decoder)
                     start = end + 1
                     if offset + start >= stop:
                         return
@@ -67,8 +71,8 @@ def read_spool_lines(path: Path, offset: int, limit: int = 8 << 20) -> Iterator[
         return
 
 
-def parse_spool_line(line: bytes | memoryview, end: int, unclean: bool = False) -> Line:
-    """``unclean``: an escaped NUL may be in it."""
+def parse_spool_line(line: bytes | memoryview, end: int, unclean: bool = False, decoder: msgspec.json.Decoder[AnyEvent] = decoder) -> Line:
+    """``unclean``: an escaped NUL or surrogate may be in it."""
     try:
         event = decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -121,7 +121,7 @@ def show_rollout_group(request: HttpRequest, run_id: Any, phase: str, step: int,
         "attempts": [(attempt, query.query(attempt=attempt)) for attempt in attempts if attempt != chosen],
         "attempt": chosen,
         "replayed": rows[0].superseded,
-        "has_tree": Rollout.objects.filter(run=run, phase=phase, step=step, group=group).exclude(nodes=[]).exists(),
+        "has_tree": Rollout.objects.filter(run=run, phase=phase, step=step, group=group).with_trees().exists(),
         "pages": [(offset, query.query(start=offset), offset == start) for offset in range(0, len(rows), COLUMNS)] if len(rows) > COLUMNS else [],
     }
     return render(request, "reading/group.html", context)

@@ -15,7 +15,7 @@ from lab.rollouts.trajectories.models import Prompt, Rollout, RolloutTokens
 from lab.rollouts.trajectories.text_pieces import CUT_AT, Block, Piece, escape_invisible_text, iterate_text_pieces, split_completion_blocks
 from trainers.contract.arrays import PackError, unpack_array
 
-CUT_TURNS = """jsonb_array_length(jsonb_path_query_array(%(expressions)s, '$[*] ? (@.by == "policy" && @.fate == "cut")'))"""
+CUT_TURNS = """jsonb_array_length(jsonb_path_query_array(%(expressions)s::jsonb, '$[*] ? (@.by == "policy" && @.fate == "cut")'))"""
 BASE = "base"  # the entry of ``Rollout.contributions`` before any method
 
 

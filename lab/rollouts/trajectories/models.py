@@ -5,7 +5,10 @@ from __future__ import annotations
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
+from django.db.models.functions import Cast
+from django.db.models.lookups import Exact
 
+from lab.rollouts.trajectories.plain_json import PlainJSONField
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
 from lab.training.runs.models import Run
@@ -27,10 +30,17 @@ class Prompt(TeamOwned):
         return self.text[:80]
 
 
+HAS_NO_TREE = Exact(Cast("nodes", models.TextField()), "[]")
+
+
 class RolloutQuerySet(TeamQuerySet["Rollout"]):
     def current(self) -> RolloutQuerySet:
         """Without the steps that a resumed attempt has replayed."""
         return self.filter(superseded=False)
+
+    def with_trees(self) -> RolloutQuerySet:
+        """Those made as trees of turns."""
+        return self.exclude(HAS_NO_TREE)
 
 
 class Rollout(TeamOwned):
@@ -51,7 +61,7 @@ class Rollout(TeamOwned):
     sample = models.PositiveSmallIntegerField()  # which answer to it
     completion = models.TextField()
     turns = models.JSONField(default=list)  # [[role, start, end], …] in tokens; of a rollout without token ids in code points
-    nodes = models.JSONField(default=list)  # of an episode made as a tree of turns, ``events.RolloutNode`` each; [] for most
+    nodes = PlainJSONField(default=list)  # of an episode made as a tree of turns, ``events.RolloutNode`` each; [] for most
     rewards = models.JSONField(default=dict)
     reward = models.FloatField(null=True)
     contributions = models.JSONField(default=dict)  # method -> the advantage after it, and "base" -> before all of them

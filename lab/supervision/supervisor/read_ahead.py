@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from trainers.contract.spool import Line, read_spool_lines
+from lab.supervision.supervisor.stored_events import read_stored_lines
+from trainers.contract.spool import Line
 
 Stretch = tuple[Path, int, int]  # a spool, an offset in it, and about how many bytes from there
 
@@ -19,7 +20,7 @@ class Reading(threading.Thread):
         self.lines: list[Line] = []
 
     def run(self) -> None:
-        self.lines = list(read_spool_lines(*self.stretch))
+        self.lines = list(read_stored_lines(*self.stretch))
 
 
 class ReadAhead(threading.local):
@@ -34,7 +35,7 @@ class ReadAhead(threading.local):
         if reading is not None:
             reading.join()
             lines = reading.lines if reading.stretch == (path, offset, limit) else []
-        return lines or list(read_spool_lines(path, offset, limit))
+        return lines or list(read_stored_lines(path, offset, limit))
 
     def start(self, path: Path, offset: int, limit: int) -> None:
         """Nothing where less than ``limit`` bytes follow: a line more may have come by the time they are taken."""

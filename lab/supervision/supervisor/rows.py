@@ -1,7 +1,8 @@
 """Rollouts as PostgreSQL's binary COPY rows, packed by hand: the generic row writer takes several times as long.
 
 Format: https://www.postgresql.org/docs/current/sql-copy.html (File Formats, Binary): a row is its number of fields (int16) and for each its
-length (int32, -1 = null) and its bytes, all big-endian. Timestamps are microseconds since 2000, jsonb is a version byte and the text.
+length (int32, -1 = null) and its bytes, all big-endian. Timestamps are microseconds since 2000, json is its text, jsonb a version byte
+and the text.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ DOUBLE = Struct(">id").pack
 LENGTH = Struct(">i").pack
 TOKENS = Struct(">hiqi").pack
 EMPTY_LIST = LENGTH(3) + b"\x01[]"
+NO_NODES = LENGTH(2) + b"[]"
 NOTHING = LENGTH(3) + b"\x01{}"
 NO_METHODS = NOTHING + NOTHING
 NO_ARRAYS = 10 * LENGTH(0)
@@ -68,7 +70,7 @@ def rollout_rows(run_id: UUID, rollouts: Sequence[Numbered], ids: Sequence[int],
                 words[event.finish_reason],
                 words[event.filtered],
                 pack_turns(event) if event.turns else EMPTY_LIST,
-                pack_jsonb(event.nodes) if event.nodes else EMPTY_LIST,
+                pack_json(event.nodes) if event.nodes else NO_NODES,
                 LENGTH(len(rewards) + 1),
                 b"\1",
                 rewards,
@@ -134,6 +136,11 @@ def more_arrays(event: Rollout) -> bytes:
     own = (event.token_advantages, event.weights, event.reference_logprobs, event.ratios, event.clipped, event.sampler_logprobs)
     arrays = (*own, event.ranks, event.alternative_ids, event.alternative_logprobs, event.alternative_texts)
     return b"".join(LENGTH(len(packed)) + packed for packed in arrays) if any(arrays) else b""
+
+
+def pack_json(value: Any) -> bytes:
+    data = encode_json(value)
+    return LENGTH(len(data)) + data
 
 
 def pack_jsonb(value: Any) -> bytes:

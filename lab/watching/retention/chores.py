@@ -21,7 +21,7 @@ from django.db.models.functions import Greatest, Now
 
 from lab.lib.clock import database_now
 from lab.rollouts.trajectories.keepers import hold_for_dropping
-from lab.rollouts.trajectories.models import DroppedRollouts, Rollout, RolloutTokens
+from lab.rollouts.trajectories.models import HAS_NO_TREE, DroppedRollouts, Rollout, RolloutTokens
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs.models import Run
 from lab.watching.retention.models import RolloutRule
@@ -155,7 +155,7 @@ def drop_token_arrays(ids: list[int]) -> None:
     """A rollout of several authors keeps an empty row, which says that its turns are in code points now, as those of rollouts that came without
     tokens are.
     """
-    spoken = Rollout.across_teams.filter(pk__in=ids).exclude(turns=[], nodes=[]).only("pk", "turns", "nodes").in_bulk()
+    spoken = Rollout.across_teams.filter(pk__in=ids).exclude(HAS_NO_TREE, turns=[]).only("pk", "turns", "nodes").in_bulk()
     stored = RolloutTokens.across_teams.filter(pk__in=list(spoken)).values_list("pk", "lengths")
     emptied = []
     for pk, lengths in stored:

@@ -31,7 +31,7 @@ from tests.lab.supervisor.spools import (
     write,
 )
 from trainers.contract import arrays, spool
-from trainers.contract.events import Checkpoint, Message, Phase, Saved, Turn, Warned
+from trainers.contract.events import Checkpoint, Message, Phase, RolloutNode, Saved, Turn, Warned
 
 
 @pytest.fixture
@@ -80,6 +80,13 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
         mean_entropy=0.75,
         max_entropy=None,
         turns=[Turn("assistant", 0, 2), Turn("tool", 2, 4)],
+        nodes=[
+            RolloutNode(0, "prompt"),
+            RolloutNode(
+                1, "policy", 0, start=0, end=2, facts={"query": 'Wer? 🙂 "x"', "hits": [3, 4], "deep": {"a": [{}, None, 0.1]}}, notes={"q": 0.1}
+            ),
+            RolloutNode(2, "policy", 0, fate="cut", why="off the way", text="ü", reward=0.5),
+        ],
         filtered="zero variance",
         finish_reason="turns",
         mask=arrays.pack_array([1, 1, 0, 0], "B"),
@@ -92,6 +99,7 @@ def test_every_field_of_a_rollout_arrives_unchanged(run: Run) -> None:
     assert (row.completion, row.rewards, row.reward, row.advantage) == (event.completion, event.rewards, -1.25, 0.5)
     assert (row.mean_entropy, row.max_entropy, row.length, row.finish_reason, row.filtered) == (0.75, None, 4, "turns", "zero variance")
     assert row.turns == [["assistant", 0, 2], ["tool", 2, 4]]
+    assert row.nodes == msgspec.to_builtins(event.nodes)
     assert row.created_at.timestamp() == event.time
     assert row.spool_end == run.ingested
     assert (row.prompt.messages, row.prompt.text) == ([["system", "Sei kurz."], ["user", "Frage? 🙂"]], "Frage? 🙂")
@@ -303,6 +311,33 @@ def test_text_that_postgresql_cannot_hold_is_stored_as_the_contract_says(run: Ru
     assert first.rewards == {"c\u2400": 1.0}
     assert len(second.completion) == 200_025
     assert "w\u2400" in LogChunk.objects.get(run=run).text
+
+
+FACTS = {
+    b'{"q":"a\\u0000\\ud800b\\uD83D\\uDE00"}': {"q": "a\u2400\ufffdb😀"},
+    b'{"q":NaN}': {"q": None},
+    b"[1, 2]": [1, 2],
+    b'{"q":"\\x"}': None,
+    b'{"q":"\xff"}': None,
+    b'{"q":"\x01"}': {"q": "\x01"},
+    b'{"q":01}': None,
+    b"[" * 5000: None,
+}
+
+
+@pytest.mark.parametrize(("given", "stored"), FACTS.items(), ids=range(len(FACTS)))
+def test_what_a_world_said_of_a_turn_is_stored_as_it_stands_or_its_line_is_skipped_alone(run: Run, given: bytes, stored: Any) -> None:
+    """Ingest does not take it apart: the database refuses what is no JSON."""
+    raw = spool.encoder.encode(rollout(1, nodes=[RolloutNode(0, "policy", facts={"f": 1})]))
+    assert raw.count(b'{"f":1}') == 1
+    write(run.folder, [started()], tail=raw.replace(b'{"f":1}', given) + b"\n")
+    write(run.folder, [rollout(2)])
+    ingest_all(run)
+    rows = list(Rollout.across_teams.order_by("step"))
+    assert [row.step for row in rows] == ([2] if stored is None else [1, 2])
+    assert LogChunk.objects.filter(run=run, text__contains="was skipped").exists() == (stored is None)
+    if stored is not None:
+        assert rows[0].nodes == [{"number": 0, "by": "policy", "facts": stored}]
 
 
 def test_values_without_a_number_are_kept_as_what_they_are(run: Run) -> None:
