@@ -89,14 +89,25 @@ def write_episode_of(world: World, example: Example, member: int) -> list[Said]:
 
 
 @pytest.fixture
-def written_episodes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def write_episode() -> Callable[[World, Example, int], list[Said]]:
+    """How ``written_episodes`` writes one; a test file may have another."""
+    return write_episode_of
+
+
+@pytest.fixture
+def written_episodes(monkeypatch: pytest.MonkeyPatch, write_episode: Callable[[World, Example, int], list[Said]]) -> dict[str, Any]:
     """Two steps in a world on given episodes, whatever the policy is: what to launch them with, so that no cold start is needed."""
 
-    def write(self: Sampler, examples: Sequence[Example], prompts: list[list[int]], *rest: Any, **more: Any) -> list[Completion]:
+    def write(
+        self: Sampler, examples: Sequence[Example], prompts: list[list[int]], prefixes: Sequence[Sequence[int]] | None = None, **more: Any
+    ) -> list[Completion]:
         assert isinstance(self.task, World)
         made = [Completion(ids) for ids in prompts]
-        for member, (completion, example) in enumerate(zip(made, examples, strict=True)):
-            for said in write_episode_of(self.task, example, member):
+        for member, (completion, example, prefix) in enumerate(zip(made, examples, prefixes or [()] * len(made), strict=True)):
+            if prefix:
+                completion.add("given", list(prefix), [0.0] * len(prefix), [0.0] * len(prefix))
+            written = write_episode(self.task, example, member)
+            for said in written[:1] if self.how.stop else written:
                 ids = self.tokenizer.encode(said.text or self.tokenizer.eos_token, add_special_tokens=False)
                 ids = ids[: self.how.max_tokens - len(completion.ids)]
                 completion.add("assistant" if said.seat else "tool", ids, [-1.0] * len(ids), [1.0] * len(ids))

@@ -1,5 +1,7 @@
 """EAPO: the card's numbers, an expert that fades, and the same reward without one."""
 
+import random
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.trainers.conftest import make_spec
 from tests.trainers.methods.batches import rollout_batch
+from tests.trainers.methods.conftest import write_episode_of
 from trainers.catalog.entries import entries_for
 from trainers.contract import stacking
 from trainers.methods.worlds.eapo_expert import EAPOExpert, compute_acceptance, compute_turn_budget, compute_word_f1, grade_answer
@@ -60,12 +63,22 @@ def test_it_needs_the_world_with_an_expert(tmp_path, task, field):
     assert field in [problem.field for problem in stacking.check_stack(spec, entries_for(spec)).problems]
 
 
+@pytest.fixture
+def write_episode():
+    """Half of the members consult the expert."""
+    return lambda world, example, member: (
+        world.tell_consultation(example, random.Random(member)) if member % 2 else write_episode_of(world, example, member)
+    )
+
+
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("eapo-expert", {"fading": 1.0}, base="dapo", task=WORLD, training__max_completion_length=40)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("eapo-expert", {"fading": 1.0}, base="dapo", task=WORLD, **written_episodes)
     first, second = trained.steps
     assert (first["eapo-expert/acceptance"], second["eapo-expert/acceptance"]) == (1.0, 0.5)
     assert (first["eapo-expert/turns"], second["eapo-expert/turns"]) == (3, 2)
     assert not any("unavailable" in rollout.completion for rollout in trained.rollouts if rollout.step == 1)
+    assert {0, 1} <= {rollout.shaped["eapo-expert"] for rollout in trained.rollouts}
+    assert any("<consult>" in rollout.completion for rollout in trained.rollouts)
     for rollout in trained.rollouts:
         assert rollout.shaped["eapo-expert"] == pytest.approx(rollout.rewards["correct"] or 0.1 * rollout.rewards["format"])

@@ -86,8 +86,8 @@ def test_it_needs_the_person_with_intents(tmp_path):
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("intentrl", {"first": 0.5, "given": 1}, base="grpo", task=TASK, training__max_completion_length=64)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("intentrl", {"first": 0.5, "given": 1}, base="grpo", task=TASK, **written_episodes)
     for rollout in trained.rollouts:
         given = [turn.end for turn in rollout.turns if turn.role == "given"]
         group = [one for one in trained.rollouts if (one.step, one.group) == (rollout.step, rollout.group)]
@@ -97,3 +97,5 @@ def test_two_real_steps(two_steps):
     assert [step["intentrl/stage"] for step in trained.steps] == [1, 2]
     first = [rollout for rollout in trained.rollouts if rollout.step == 1]
     assert all(rollout.shaped["intentrl"] <= 2 for rollout in first)
+    assert all(len({one.shaped["intentrl"] for one in trained.rollouts if one.step == step}) > 1 for step in (1, 2))
+    assert any(rollout.turns[0].role == "given" for rollout in first if rollout.turns)

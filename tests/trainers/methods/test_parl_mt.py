@@ -88,9 +88,10 @@ def test_it_needs_the_progress_in_the_prompt(tmp_path):
 
 
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("parl-mt", base="grpo", task=TASK, training__max_completion_length=40)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("parl-mt", base="grpo", task=TASK, **written_episodes)
     assert all(rollout.prompt[0].content.startswith("Done: ") for rollout in trained.rollouts)
+    assert len({rollout.shaped["parl-mt"] for rollout in trained.rollouts}) > 2
     for place, step in enumerate(trained.steps, 1):
         own = [rollout.shaped["parl-mt"] for rollout in trained.rollouts if rollout.step == place]
         assert sum(own) / len(own) == pytest.approx(0.5 * step["parl-mt/matched"] + 0.5 * step["parl-mt/final"], abs=1e-5)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
+from tests.trainers.methods.conftest import write_episode_of
 from trainers.contract.events import Message
 from trainers.methods.context import RunContext
 from trainers.methods.session import Session
@@ -93,13 +94,21 @@ def test_groups_of_one_kind_are_replaced_by_prompts_of_mixed_outcome(batches, as
     assert method.collect()["policy_tokens"] == tokens
 
 
+@pytest.fixture
+def write_episode():
+    """Of prompts whose answer is no multiple of three all members fail."""
+    return lambda world, example, member: write_episode_of(world, example, 3 if int(example.reference) % 3 else member)
+
+
 @pytest.mark.training
-def test_two_real_steps(two_steps):
-    trained = two_steps("tapo-tool", {"batches": 3}, base="dapo", task={"name": "sums", "difficulty": "easy"}, training__max_completion_length=24)
+def test_two_real_steps(two_steps, written_episodes):
+    trained = two_steps("tapo-tool", {"batches": 3}, base="dapo", task={"name": "sums", "difficulty": "easy"}, **written_episodes)
+    assert {bool(rollout.filtered) for rollout in trained.rollouts} == {True, False}
     for rollout in trained.rollouts:
         group = [one for one in trained.rollouts if (one.step, one.group) == (rollout.step, rollout.group)]
         mixed = len({one.rewards["correct"] for one in group}) == 2
         assert bool(rollout.filtered) is not mixed
         assert len({one.prompt[-1].content for one in group}) == 1
         assert rollout.shaped["tapo-tool"] <= rollout.reward
+    assert max(step["tapo-tool/batches"] for step in trained.steps) > 1
     assert all(1 <= step["tapo-tool/batches"] <= 3 for step in trained.steps)
