@@ -1,5 +1,6 @@
 /* The launch form: batch arithmetic while typing, problems at their field, the check after a pause, no lost changes, no second launch. */
 import { announce, bindKey } from "../base/page.js";
+import "./find-option.js";
 
 const form = document.querySelector("form[data-launch]");
 const CHECK_MS = 700;
@@ -151,6 +152,7 @@ function checkSoon(wait = CHECK_MS) {
 }
 
 form.addEventListener("input", (event) => {
+  if (event.target.form !== form) return; // a search on the page
   dirty = true;
   if (event.target.getAttribute("aria-invalid") || findErrorPlace(event.target.name)?.textContent) showProblem(event.target.name, findProblem(event.target));
   showArithmetic();

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -110,6 +110,7 @@ class Cast:
     recall: Recall
     feed: Feed
     token: ApiToken
+    keys: dict[str, Any] = field(default_factory=dict)
 
     @property
     def entry(self) -> Entry:
@@ -225,8 +226,14 @@ class Cast:
         if parameter == "key":
             return {"saved recipe": self.recipe, "saved view": self.view}[KEYS[name.split("-")[0]]].pk
         if parameter in OBJECTS:
-            return getattr(self, parameter.removesuffix("_id")).pk
+            return self.find_key(parameter.removesuffix("_id"))
         return PLAIN[parameter]
+
+    def find_key(self, name: str) -> Any:
+        """The key of what is called so, looked for once: a walk fills two thousand addresses."""
+        if name not in self.keys:
+            self.keys[name] = getattr(self, name).pk
+        return self.keys[name]
 
 
 def make_people(team: Team, user: User, mark: str) -> None:

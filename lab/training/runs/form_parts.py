@@ -73,6 +73,10 @@ class TaskForm(SpecForm):
         super().__init__(data, f"task.{self.key}", difficulty | options | weights, fields)
 
     @property
+    def is_world(self) -> bool:
+        return "tools" in self.entry
+
+    @property
     def weights(self) -> list[BoundField]:
         return [bound for bound in self if bound.name.startswith(REWARDS)]
 

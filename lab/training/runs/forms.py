@@ -188,6 +188,16 @@ class LaunchForm(SpecForm):
         named = {} if chosen.get("file") else chosen
         return [*own, *(TaskForm(entry, self.sent, named if entry["name"] == named.get("name") else {}) for entry in self.catalog.tasks)]
 
+    @property
+    def listed_tasks(self) -> list[TaskForm]:
+        """What is offered at once: a chosen world, the team's own tasks, and those of one turn or one tool."""
+        return sorted((task for task in self.tasks if not task.is_world or task is self.chosen_task), key=lambda task: not task.is_world)
+
+    @property
+    def folded_worlds(self) -> list[TaskForm]:
+        """The other worlds: too many to stand between the tasks."""
+        return [task for task in self.tasks if task.is_world and task is not self.chosen_task]
+
     @cached_property
     def team_tasks(self) -> list[TeamTask]:
         """The newest versions, and the one that is chosen."""

@@ -73,7 +73,7 @@ def ids_of(cast: Cast) -> dict[str, Any]:
     """Something real for each parameter of a path."""
     known = {"name": "grpo", "start": 0}
     for name in OBJECTS:
-        key = getattr(cast, name).pk
+        key = cast.find_key(name)
         known[f"{name}_id"] = str(key) if isinstance(key, UUID) else key
     return known
 
