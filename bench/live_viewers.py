@@ -78,7 +78,9 @@ class Viewer:
     delays: list[float] = field(default_factory=list)
     made_up: list[float] = field(default_factory=list)  # of steps written while it was away
     hello_at: float = 0.0
+    asking: asyncio.Task[None] | None = None  # the next hello
     missing: tuple[int, int] = (0, 0)  # gaps and doubles, once it is over
+    wrong: list[str] = field(default_factory=list)  # points that are not what the database holds, in words
 
     async def open_page(self) -> None:
         body = await asyncio.to_thread(self.address.get, f"/runs/{self.address.run}/metrics.json", self.cookie)
@@ -131,12 +133,17 @@ class Viewer:
         self.hello_at = time.time()
         await socket.send(json.dumps({"type": "hello", "cursor": self.cursor}))
 
+    async def say_hello_soon(self, socket: ClientConnection) -> None:
+        await asyncio.sleep(max(0.0, self.hello_at + HELLO_SECONDS - time.time()))
+        with suppress(WebSocketException):  # closed meanwhile
+            await self.say_hello(socket)
+
     async def take_delta(self, socket: ClientConnection, delta: dict[str, Any]) -> None:
         if delta["to"] <= self.cursor:
             return
         if delta["from"] != self.cursor:
-            if time.time() - self.hello_at > HELLO_SECONDS:
-                await self.say_hello(socket)
+            if self.asking is None or self.asking.done():
+                self.asking = asyncio.create_task(self.say_hello_soon(socket))
             return
         now = time.time()
         self.cursor = delta["to"]
@@ -157,7 +164,9 @@ class Viewer:
         gaps = doubles = 0
         for name in wanted.keys() | self.series.keys():
             want, have = wanted.get(name, {}), self.series.get(name, {})
-            gaps += sum(step not in have or not is_same_point(have[step], value) for step, value in want.items())
+            wrong = [step for step, value in want.items() if step not in have or not is_same_point(have[step], value)]
+            self.wrong += [f"{name} of step {step}: {have.get(step)} for {want[step]}" for step in wrong]
+            gaps += len(wrong)
             doubles += len(have.keys() - want.keys())
         return gaps + max(0, rollouts - self.rollouts), doubles + max(0, self.rollouts - rollouts)
 
@@ -165,7 +174,8 @@ class Viewer:
         """Where it stands, for whoever looks for the reason of a gap."""
         steps = sorted(next(iter(self.series.values()), {}))
         seen = f"cursor {self.cursor}, steps {steps}, {self.rollouts} rollouts"
-        return f"{seen}; {self.connects} connections, {self.resets} resets, {self.repeated} points repeated, comes and goes: {self.comes_and_goes}"
+        stays = f"{self.connects} connections, {self.resets} resets, {self.repeated} points repeated, comes and goes: {self.comes_and_goes}"
+        return f"{seen}; {stays}; {self.wrong[:4]}"
 
 
 # In the page: the newest step of what is shown, and when the frame with it had been painted (a message posted in a frame is read after its paint).

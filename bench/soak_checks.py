@@ -89,7 +89,7 @@ def check_store(seconds: float) -> list[str]:
 def check_failures(record: Record) -> list[str]:
     """A run may fail only for what was done to it."""
     return [
-        f"run {one.run}: {one.reason}"
+        f"run {one.run} at {time.strftime('%H:%M:%S', time.localtime(one.at))}: {one.reason}; its log ends with {one.log!r}"
         for one in record.failures
         if one.reason.startswith("failed") and not any(words in one.reason for words in TRAINER_GONE)
     ]
@@ -107,7 +107,11 @@ def check_labels(record: Record) -> list[str]:
 
 def check_answers(record: Record, faults: list[tuple[str, float, float]], patience: float) -> list[str]:
     """No page above 10 s (times ``patience``); where nothing was broken, none refused."""
-    problems = [f"{one.path} took {one.seconds:.1f} s (status {one.status})" for one in record.answers if one.seconds > SLOW_SECONDS * patience]
+    problems = [
+        f"{one.path} took {one.seconds:.1f} s (status {one.status}) until {time.strftime('%H:%M:%S', time.localtime(one.at))}"
+        for one in record.answers
+        if one.seconds > SLOW_SECONDS * patience
+    ]
     for one in record.answers:
         shadowed = any(begin - one.seconds <= one.at <= end + FAULT_SHADOW * patience for _, begin, end in faults)
         if one.status == 500 or (one.status in (0, 502, 503, 504) and not shadowed):

@@ -38,6 +38,7 @@ class Failure:
     run: str
     reason: str
     at: float
+    log: str  # its last lines
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Researcher:
         if key not in self.seen:
             self.seen.add(key)
             if run.status == "failed" or run.reason:
-                self.record.failures.append(Failure(str(run.pk), f"{run.status}: {run.reason}", time.time()))
+                self.record.failures.append(Failure(str(run.pk), f"{run.status}: {run.reason}", time.time(), read_log_end(run)))
 
     def launch(self) -> None:
         training = {"max_steps": self.place.steps, "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 8, "prompts": 8}
@@ -260,6 +261,14 @@ class Audience(threading.Thread):
         await asyncio.gather(*watching)
         wanted, rollouts = await asyncio.to_thread(read_points, run)
         self.record.viewers += [(run, viewer, viewer.find_missing(wanted, rollouts)) for viewer in viewers]
+
+
+def read_log_end(run: Any) -> str:
+    """What the newest attempt printed last, as far as it is stored."""
+    from lab.training.runs.models import LogChunk
+
+    newest = LogChunk.objects.filter(run=run, attempt=run.attempt).order_by("-offset").values_list("text", flat=True)[:2]
+    return "".join(reversed(newest))[-1500:]
 
 
 def list_training() -> list[str]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -16,6 +18,7 @@ from tests.lab.supervisor.trainer_program import train
 from trainers.contract import spool
 
 LOCKED = 4
+ROOM = 1 << 20  # bytes
 
 
 def run_trainer(run_file: str) -> int:
@@ -32,4 +35,15 @@ def run_trainer(run_file: str) -> int:
     spec = {"steps": training["max_steps"], "pace": float(os.environ.get("SOAK_PACE", "0.05")), "save_every": 10}
     attempt = spool.last_attempt(folder / spool.SPOOL) + 1
     with spool.SpoolWriter(folder / spool.SPOOL) as writer:
-        return int(train(folder, spec, attempt, writer))
+        try:
+            return int(train(folder, spec, attempt, writer))
+        except OSError as error:
+            if error.errno in spool.FULL:
+                wait_for_room(folder)
+            raise
+
+
+def wait_for_room(folder: Path) -> None:
+    """As a real trainer does before it says in the spool why it ended: its log lies on the same disk."""
+    while shutil.disk_usage(folder).free < ROOM:
+        time.sleep(0.2)

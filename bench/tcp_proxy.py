@@ -8,7 +8,8 @@ from contextlib import suppress
 
 
 class FaultProxy:
-    """Listens on 127.0.0.1 and hands on to ``target``. ``delay``: seconds that each piece waits on its way; ``cut``: all are ended and refused."""
+    """Listens on 127.0.0.1 and hands on to ``target``. ``delay``: seconds that each answer waits, which is the
+    latency that a ping would tell; ``cut``: all are ended and refused."""
 
     def __init__(self, target: int) -> None:
         self.target, self.delay, self.is_cut, self.port = target, 0.0, False, 0
@@ -46,13 +47,13 @@ class FaultProxy:
             writer.transport.abort()
             return
         self.writers |= {writer, onward}
-        await asyncio.gather(self._pump(reader, onward), self._pump(onward_reader, writer), return_exceptions=True)
+        await asyncio.gather(self._pump(reader, onward), self._pump(onward_reader, writer, is_answer=True), return_exceptions=True)
         self.writers -= {writer, onward}
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_answer: bool = False) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(65536):
-                if self.delay:
+                if self.delay and is_answer:
                     await asyncio.sleep(self.delay)
                 writer.write(data)
                 await writer.drain()

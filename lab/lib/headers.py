@@ -36,8 +36,8 @@ class SecurityHeadersMiddleware:
         response = call_with_frame_room(self.get_response, request)
         for name, value in EVERYWHERE.items():
             response.headers.setdefault(name, value)
-        if kept := kept_for(request):
-            response.headers.setdefault("Cache-Control", kept)
+        if "Cache-Control" not in response.headers and (kept := NO_STORE if response.status_code >= 500 else kept_for(request)):
+            response.headers["Cache-Control"] = kept
         return response
 
 

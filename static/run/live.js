@@ -12,6 +12,7 @@ const STALE_SECONDS = 12;
 const ACTIVE = ["starting", "running", "stopping"];
 const OPEN = ["queued", "lost", ...ACTIVE];
 const badge = document.getElementById("live-badge");
+const HELLO_MS = 500;
 const handlers = { delta: [], state: [], reset: [], edits: [] };
 
 const socket = new LabSocket(`/ws/runs/${root.dataset.run}/`, {
@@ -26,6 +27,7 @@ let cursor = Number(root.dataset.cursor);
 let started = false;
 let loading = false; // the page's data is being fetched anew: what arrives meanwhile is part of it
 let hello = 0;
+let asking = 0; // the timer of the next hello
 let latest = null;
 
 function callHandlers(type, message) {
@@ -33,9 +35,16 @@ function callHandlers(type, message) {
 }
 
 function sayHello() {
+  clearTimeout(asking);
+  asking = 0;
   if (loading || !socket.isOpen) return;
   hello = Date.now();
   socket.send({ type: "hello", cursor });
+}
+
+/* At most one hello in HELLO_MS. The last one counts: after the end of a run nothing comes that would tell of a gap again. */
+function sayHelloSoon() {
+  if (!asking) asking = setTimeout(sayHello, Math.max(0, hello + HELLO_MS - Date.now()));
 }
 
 function receive(message) {
@@ -50,7 +59,7 @@ function receive(message) {
 function onDelta(message) {
   if (loading || message.to <= cursor) return;
   if (message.from !== cursor) { // a gap or an overlap: the server is told where this page stands
-    if (Date.now() - hello > 500) sayHello();
+    sayHelloSoon();
     return;
   }
   cursor = message.to;

@@ -1,11 +1,13 @@
 """An open run page while everything around it moves, breaks and comes back: complete, without a duplicate, without a reload."""
 
+import json
+import re
 from collections.abc import Callable
 
 import pytest
 import redis
 from django.conf import settings
-from playwright.sync_api import BrowserContext, Page, WebSocket, expect
+from playwright.sync_api import BrowserContext, Page, WebSocket, WebSocketRoute, expect
 
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Run, Status
@@ -81,6 +83,29 @@ def test_a_flushed_redis_costs_no_point(page: Page, run: Run) -> None:
 
 
 @pytest.mark.feature(14)
+def test_a_gap_right_after_a_hello_is_asked_for_once_the_page_may_ask_again(page: Page, run: Run) -> None:
+    """Nothing else comes: the run may have ended with what the page did not take."""
+    broken = list[int]()
+
+    def break_twice(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+
+        def hand_on(text: str | bytes) -> None:
+            message = json.loads(text)
+            if message["type"] == "delta" and len(broken) < 2:
+                broken.append(message["to"])
+                message["from"] -= 1
+            socket.send(json.dumps(message))
+
+        server.on_message(hand_on)
+
+    page.route_web_socket(re.compile("/ws/runs/"), break_twice)
+    open_overview(page, run)
+    add(run, steps(4, 6))
+    expect_complete(page, run)
+    assert len(broken) == 2
+
+
 def test_a_page_that_was_offline_catches_up(page: Page, context: BrowserContext, run: Run) -> None:
     open_overview(page, run)
     context.set_offline(True)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 
 from lab.lib import csp_reports
 from lab.lib.content_policy import build_csp_directives
+from lab.lib.headers import SecurityHeadersMiddleware
 from lab.lib.npm_packages import packages_folder, read_lock
 from lab.lib.package_assets import LOCK
 from tests.lab.accounts.signing_in import give_app
@@ -51,6 +53,22 @@ def test_every_answer_carries_them_also_static_files_and_errors(path: str, as_ow
     assert found["script-src"] == found["style-src"] == found["connect-src"] == ["'self'"]
     assert found["report-uri"] == ["/csp-report/"]
     assert "unsafe" not in response["Content-Security-Policy"]
+
+
+class UnreadableSession:
+    """Of a database that is away: whoever looks into it waits for a connection again."""
+
+    accessed = True
+
+    def __contains__(self, name: str) -> bool:
+        raise AssertionError("the session was looked at")
+
+
+def test_an_answer_without_the_database_does_not_ask_it_how_long_it_may_be_kept() -> None:
+    request = RequestFactory().get("/runs/")
+    request.session = UnreadableSession()  # type: ignore[assignment]
+    answer = SecurityHeadersMiddleware(lambda _: HttpResponse(status=503))(request)
+    assert answer["Cache-Control"] == "no-store, private"
 
 
 @pytest.mark.django_db

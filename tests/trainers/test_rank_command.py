@@ -70,4 +70,10 @@ def test_an_end_that_was_being_written_when_its_rank_was_killed_is_not_read(tmp_
     (tmp_path / "ended-1.json").rename(tmp_path / ".ended-1")
     (tmp_path / ".ended-1").write_text("")
     assert rank_processes.read_ends(tmp_path) == [first]
-    rank_processes.write_end(tmp_path / "gone", first)  # the parent has ended
+    assert rank_processes.write_end(tmp_path / "gone", first) == train.FAILED  # the parent has ended
+
+
+def test_a_rank_without_room_to_say_why_it_ended_says_so_by_its_exit_code(tmp_path):
+    (tmp_path / ".ended-1").symlink_to("/dev/full")
+    assert rank_processes.write_end(tmp_path, rank_processes.Ended(1, 1.0, "OSError: no room", ())) == rank_processes.DISK_FULL
+    assert rank_processes.read_ends(tmp_path) == []

@@ -151,6 +151,7 @@ def ended(rank, error, time=0.0):
         ([ended(0, "ValueError: no more"), ended(1, "RuntimeError: Connection reset by peer", 1.0)], {1: 1}, "rank 0: ValueError: no more"),
         ([ended(0, "RuntimeError: Timed out waiting 2000 ms"), ended(1, "")], {0: 1}, "rank 1 did not answer within 1800 s"),
         ([], {1: 1}, "rank 1 ended with exit code 1"),
+        ([ended(0, "")], {0: 1, 1: 5}, "rank 1 could not write: the disk of the run folder is full"),
     ],
 )
 def test_the_rank_that_began_it_is_named(tmp_path, ends, codes, says):

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -35,7 +35,7 @@ from trainers.attempt.report import Reporter, SilentReporter
 from trainers.attempt.stop import Stopped, StopRequest
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import ACCELERATE, RunSpec
-from trainers.contract.spool import SPOOL, SpoolWriter
+from trainers.contract.spool import FULL, SPOOL, SpoolWriter
 from trainers.policies import loading as policies
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ ORDERS = "orders.json"
 WATCH_SECONDS = 0.2  # between two looks at them
 END_SECONDS = 3  # for the others to end when one has ended; then they are killed
 TIMED_OUT = ("timed out", "timeout")  # of what torch says when another process does not answer
+DISK_FULL = 5  # exit code of a rank that has no room to say why it ended
 HUNG_UP = ("closed by peer", "reset by peer", "broken pipe")  # and when another process is gone
 
 
@@ -202,8 +203,7 @@ def run_rank(orders_file: str) -> int:
             traceback.print_exc()
         problems = tuple(error.as_json()) if isinstance(error, SpecError) else ()
         words = "" if isinstance(error, SystemExit) else train.explain_failure(error)
-        write_end(orders_path.parent, Ended(ranks.index(), time.time(), words, problems))
-        return train.FAILED
+        return write_end(orders_path.parent, Ended(ranks.index(), time.time(), words, problems))
     ranks.leave()
     return train.FINISHED
 
@@ -233,12 +233,18 @@ def train_rank(spec: RunSpec, folder: Path, reporter: Reporter, orders: Orders) 
     train.train_policy(attempt, resume)
 
 
-def write_end(scratch: Path, ended: Ended) -> None:
-    """Under another name first: a rank that is killed while it writes leaves nothing half written for the parent to read."""
+def write_end(scratch: Path, ended: Ended) -> int:
+    """Returns the rank's exit code.
+
+    Written under another name first: a rank that is killed while it writes leaves nothing half written for the parent to read.
+    """
     partial = scratch / f".ended-{ended.rank}"
-    with suppress(OSError):  # the parent has ended, or the disk is full: the exit code tells it then
+    try:
         partial.write_text(json.dumps(asdict(ended)))
         partial.replace(scratch / f"ended-{ended.rank}.json")
+    except OSError as error:  # or the parent has ended
+        return DISK_FULL if error.errno in FULL else train.FAILED
+    return train.FAILED
 
 
 def read_ends(scratch: Path) -> list[Ended]:
@@ -252,6 +258,8 @@ def explain_end(ends: Sequence[Ended], codes: Mapping[int, int], spec: RunSpec) 
     killed = [rank for rank, code in sorted(codes.items()) if code < 0 and code != -signal.SIGTERM]
     if killed:  # the others' errors follow from it
         return RanksFailed(f"rank {killed[0]} was killed by {signal.Signals(-codes[killed[0]]).name}")
+    if full := [rank for rank, code in sorted(codes.items()) if code == DISK_FULL]:
+        return RanksFailed(f"rank {full[0]} could not write: the disk of the run folder is full")
     for one in ends:
         if one.problems:
             return SpecError([Problem(**problem) for problem in one.problems])

@@ -64,12 +64,14 @@ def test_a_sampled_episode_is_told_again_turn_by_turn():
 
 
 @pytest.mark.training
-def test_two_real_steps_on_evolved_questions(two_steps):
+def test_two_real_steps_on_evolved_questions(two_steps, written_episodes):
     trained = two_steps(
         "webexplorer", {"rounds": 1, "samples": 2, "least": 0.0}, base="grpo", task={"name": "entity_search", "difficulty": "medium"},
-        training__max_completion_length=160, training__prompts=16,
+        **written_episodes,
     )  # fmt: skip
     first = trained.steps[0]
     assert first["webexplorer/data_pass_after"] <= first["webexplorer/data_pass_before"]
+    assert 0 < first["webexplorer/data_pass_before"] < 1
+    assert {0, 1.2} <= {round(rollout.shaped["webexplorer"], 6) for rollout in trained.rollouts}
     for rollout in trained.rollouts:
         assert rollout.shaped["webexplorer"] == pytest.approx(rollout.rewards["correct"] + 0.2 * rollout.rewards["format"])
