@@ -132,9 +132,14 @@ class Session:
         max_tokens: int = 0,
         temperature: float | None = None,
         stop: Sequence[str] = (),
+        begin: Sequence[str] = (),
     ) -> list[list[Node]]:
-        """``count`` answers of another seat to a question about each node, in a context of its own that the world does not hear."""
-        return moves.ask_aside(self.engine, seat, about, messages, count, max_tokens=max_tokens, temperature=temperature, stop=stop)
+        """``count`` answers of another seat to a question about each node, in a context of its own that the world does not hear.
+
+        ``begin``: given words that the answers to each question begin with.
+        """
+        engine = self.engine
+        return moves.ask_aside(engine, seat, about, messages, count, max_tokens=max_tokens, temperature=temperature, stop=stop, begin=begin)
 
     def fold(self, at: Node, messages: Sequence[Message]) -> Node:
         """A new context of the same episode, which begins with ``messages``."""

@@ -104,12 +104,21 @@ def ask_aside(
     max_tokens: int = 0,
     temperature: float | None = None,
     stop: Sequence[str] = (),
+    begin: Sequence[str] = (),
 ) -> list[list[Node]]:
-    """``count`` answers of ``seat`` to a question about each node, each question in a context of its own; the world does not hear them."""
+    """``count`` answers of ``seat`` to a question about each node, each question in a context of its own; the world does not hear them.
+
+    ``begin``: given words that the answers to each question begin with, in a node of their own above the answer. An answer that they leave no room
+    for is the node of these words.
+    """
     asked = []
     for node, question in zip(about, messages, strict=True):
         asked.append(engine.ask_in_context(node.episode, None, seat, question, state=node.state, about=node.number))
-    answers = engine.play([node for node in asked for _ in range(count)], turns=1, max_tokens=max_tokens, temperature=temperature, stop=stop)
+    places = [node for node in asked for _ in range(count)]
+    if begin:
+        words = [text for text in begin for _ in range(count)]
+        places = [force_text(engine, node, text) for node, text in zip(places, words, strict=True)]
+    answers = engine.play(places, turns=1, max_tokens=max_tokens, temperature=temperature, stop=stop)
     return [answers[start : start + count] for start in range(0, len(answers), count)]
 
 

@@ -247,6 +247,26 @@ def test_side_questions_are_asked_in_contexts_of_their_own(make_session):
         assert {row.peers for row in rows} == {f"{leaf.episode.group}/policy", f"{leaf.episode.group}/judge"}
 
 
+def test_answers_aside_can_begin_with_given_words(make_session):
+    session = make_session(players={"judge": Player(trained=False)})
+    leaves = play_all(session, 16)[:2]
+    torch.manual_seed(17)
+    answers = session.ask("judge", leaves, [[Message("user", "Leo")]] * 2, 2, begin=["<answer>", "<search>Eva</search><answer>"])
+    for leaf, words, found in zip(leaves, ("<answer>", "<search>Eva</search><answer>"), answers, strict=True):
+        prompts = set()
+        for node in found:
+            prompt, given, written = leaf.episode.path(node)
+            prompts.add(prompt.number)
+            assert (given.by, given.text, written.by, written.about) == ("forced", words, "policy", None)
+            assert not given.trained
+            assert not written.trained
+            assert written.finish in ("stop", "length")
+        assert len(prompts) == 1
+        assert leaf.episode.leaves() == [leaf]
+    (full,), _ = session.ask("judge", leaves, [[Message("user", "Leo")]] * 2, begin=["Eva " * 50 + "<answer>", "<answer>"], max_tokens=20)
+    assert (full.by, full.finish) == ("forced", "length")
+
+
 def test_a_fold_goes_on_in_a_new_context_with_the_same_world(make_session):
     session = make_session()
     leaf = next(leaf for leaf in play_all(session, 15) if len(leaf.episode.turns(leaf)) > 1)
