@@ -22,6 +22,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "frugalrag": ("search", {"reader": True}),
     "hiersearch": ("two_corpora", {"agents": True, "junk": 0.3}),
     "vrag-rl": ("search", {"junk": 0.3}),
+    "codev-tapo": ("search", {"junk": 0.3}),
 }
 MOST = 5.0  # no reward of these is further from 0
 TAGS = ["<search>", "</search>", "<judge>yes</judge>", "<local>", "</local>", "<answer>", "</answer>", "<information>"]
