@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from trainers.tasks.base import Example, Task
-from trainers.worlds.base import Replay, World, replay_episode
+from trainers.worlds.base import END_THINK, THINK, Replay, World, replay_episode
 
 
 def replay_texts(task: Task, examples: Sequence[Example], texts: Sequence[str]) -> list[Replay]:
@@ -23,3 +23,10 @@ def read_final_answer(replay: Replay) -> str | None:
 
 def count_calls(replay: Replay) -> int:
     return sum("tool" in turn.step.facts for turn in replay.turns)
+
+
+def read_thought(turn: str) -> str:
+    """What a turn says between thought tags at its beginning; empty where it has no thought."""
+    opened, _, rest = turn.strip().partition(THINK)
+    thought, closed, _ = rest.partition(END_THINK)
+    return thought.strip() if closed and not opened else ""

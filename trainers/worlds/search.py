@@ -11,65 +11,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
-
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.base import END_THINK, POLICY, THINK, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
+from trainers.worlds.search_options import OTHERS, SearchConfig
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 NOTHING, FAILED = "nothing", "failed"
 JUNK = "junk"  # in Example.data: the junk rate of this example, in place of the option
 HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
-OTHERS = ("old", "new", "best")  # an old friend is beside the point of who the friend is
 SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
-
-
-class SearchConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    hits: int = Field(2, ge=1, le=4, title="Hits", description="Sentences that a search finds; each takes some 7 tokens of the context.")
-    junk: float = Field(
-        0.0, ge=0, le=1, title="Junk rate", description="Share of searches that find sentences beside the point only, the same for all of a group."
-    )
-    hops: int = Field(0, ge=0, le=2, title="Relations", description="Relations that a question chains; 0 = as many as the difficulty says.")
-    distractors: int = Field(
-        0, ge=0, le=len(OTHERS), title="Distractors", description="Sentences with nearly the same words beside each one that the answer needs."
-    )
-    ambiguous: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        title="Ambiguous share",
-        description="Share of questions whose first relation holds of two people, told apart by something that takes a search of its own.",
-    )
-
-    failures: float = Field(
-        0.0, ge=0, le=1, title="Failure rate", description="Share of searches that fail and find nothing, the same for all of a group."
-    )
-    reader: bool = Field(
-        False,
-        title="Frozen reader",
-        description="A frozen reader answers from what the searches found; the policy decides what to look for and ends with an empty answer.",
-    )
-    known: float = Field(
-        0.0, ge=0, le=1, title="Known share", description="Share of the needed sentences that the frozen reader knows before any search."
-    )
-
-    @field_validator("ambiguous")
-    @classmethod
-    def check_hits(cls, share: float, info: ValidationInfo) -> float:
-        if share and info.data.get("hits", 2) < 2:
-            raise ValueError("needs 2 hits at least: with one, a search never finds the second of two people")
-        return share
-
-    @field_validator("known")
-    @classmethod
-    def check_reader(cls, share: float, info: ValidationInfo) -> float:
-        if share and not info.data.get("reader"):
-            raise ValueError("needs the frozen reader: nobody else knows sentences before a search")
-        return share
 
 
 class Search(ToolWorld):
@@ -93,6 +45,8 @@ class Search(ToolWorld):
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        if self.config.thoughts:
+            self.max_turn_tokens, self.episode_tokens = self.max_turn_tokens + 8, self.episode_tokens + 32  # type: ignore[misc]  # of this object alone
         self.rewards = make_rewards(
             self,
             {
@@ -183,13 +137,20 @@ class Search(ToolWorld):
             turn = len(state["queries"])
             if turn + 1 >= self.max_turns:
                 raise LookupError("too few turns are left")
-            calls.append(self.begin_turn(state) + write_query(world.facts[missing[0]]))
+            fact = world.facts[missing[0]]
+            calls.append(self.begin_turn(state) + self.write_thought(fact.subject, fact.relation) + write_query(fact))
             state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, turn)).state
-        return [*calls, self.begin_turn(state) + write_answer("" if self.config.reader else example.reference)]
+        last = world.facts[find_evidence(example)[-1]]
+        concluded = self.begin_turn(state) + self.write_thought(last.subject, last.relation, last.value)
+        return [*calls, concluded + write_answer("" if self.config.reader else example.reference)]
 
     def begin_turn(self, state: State) -> str:
         """What an expert's turn begins with."""
         return ""
+
+    def write_thought(self, *words: str) -> str:
+        """What a demonstrated turn is about, where the world has thoughts."""
+        return f"{THINK}{' '.join(words)}{END_THINK}" if self.config.thoughts else ""
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         if self.config.reader:
@@ -198,7 +159,11 @@ class Search(ToolWorld):
         calls = [write_answer(rng.choice(ATTRIBUTES[attribute]))]
         world = read_facts(example)
         if 0.40 <= kind < 0.70:
-            calls = [write_query(world.facts[world.numbers(person, attribute)[0]]), write_answer(world.value(person, attribute))]
+            value = world.value(person, attribute)
+            calls = [
+                self.write_thought(person, attribute) + write_query(world.facts[world.numbers(person, attribute)[0]]),
+                self.write_thought(person, attribute, value) + write_answer(value),
+            ]
         elif kind >= 0.70:
             with suppress(LookupError):  # where junk leaves no way, it guesses
                 calls = self.way(example, self.begin(example))

@@ -33,7 +33,11 @@ HOSTILE = [
 ]
 
 
-OPTIONS = [("search", {"reader": True, "known": 0.5}), ("two_corpora", {"agents": True})]  # under which a world is played by other rules
+OPTIONS = [  # under which a world is played by other rules
+    ("search", {"reader": True, "known": 0.5}),
+    ("search", {"thoughts": True}),
+    ("two_corpora", {"agents": True}),
+]
 PLAYED = [*((kind, {}) for kind in WORLDS), *((kind, options) for name, options in OPTIONS for kind in WORLDS if kind.name == name)]
 
 
