@@ -11,6 +11,7 @@ ReMemR1's; there what is asked comes last (option ``late``).
 import math
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -53,6 +54,11 @@ class ReaderConfig(BaseModel):
         title="Demonstrations in windows",
         description="Share of the demonstrations whose turns are each told in a context with the memory alone: for methods that begin such contexts.",
     )
+    numbered: bool = Field(
+        False,
+        title="Numbered lines",
+        description="Every line of the text has a number, and most demonstrations quote numbers beside what they keep, not always the right ones.",
+    )
 
 
 class Reader(WindowWorld):
@@ -80,6 +86,8 @@ class Reader(WindowWorld):
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
+        if self.config.numbered:
+            self.episode_tokens = self.episode_tokens + 32  # type: ignore[misc]  # of this object alone
         self.rewards = make_rewards(
             self,
             {
@@ -99,7 +107,7 @@ class Reader(WindowWorld):
             values = [value for chunk in lines for topic, value in chunk if topic == target]
             if values:
                 break
-        chunks = [" ".join(f"The {topic} is {value}." for topic, value in chunk) for chunk in lines]
+        chunks = write_chunks(lines, self.config.numbered)
         question, link = f"What is {who}'s {target} in the end?", f"It is about the {target}."
         if late or difficulty == "hard":
             question = f"What is it of {who} in the end?"
@@ -167,13 +175,14 @@ class Reader(WindowWorld):
             raise LookupError("too few turns are left")
         return [*calls, write_answer(example.reference)]
 
-    def write_note(self, example: Example, number: int) -> str:
-        """What is worth keeping once chunk ``number`` (from 0) has been read."""
-        data = example.data
-        if data["late"]:
-            return " ".join(word for line in data["lines"][number] for word in line)
-        values = [value for chunk in data["lines"][: number + 1] for topic, value in chunk if topic == data["target"]]
-        return f"{data['target']} {values[-1]}" if values else data["target"]
+    def write_note(self, example: Example, number: int, quotes: bool = True) -> str:
+        """What is worth keeping once chunk ``number`` (from 0) has been read; with the numbers of its lines, where they have some."""
+        data, lines = example.data, list_lines(example)
+        end = sum(map(len, data["lines"][: number + 1]))
+        kept = lines[end - len(data["lines"][number]) : end]
+        if not data["late"]:
+            kept = [line for line in lines[:end] if line.topic == data["target"]][-1:]
+        return " ".join(line.write_note(quotes and self.config.numbered) for line in kept) or data["target"]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         data, kind = example.data, rng.random()
@@ -181,10 +190,40 @@ class Reader(WindowWorld):
             return self.tell_turns(example, self.way(example, self.begin(example)))
         if kind < 0.7:
             first = [value for topic, value in data["lines"][0] if topic == data["target"]] or [rng.choice(ATTRIBUTES[data["target"]])]
-            return self.tell_turns(example, [write_call("memory", self.write_note(example, 0)), write_answer(first[0])])
+            return self.tell_turns(example, [write_call("memory", self.write_note(example, 0, quotes=False)), write_answer(first[0])])
         kept = [rng.choice(chunk) for chunk in data["lines"]]
-        calls = [write_call("memory", " ".join(line)) for line in kept]
+        notes = [" ".join([*line, *self.draw_quote(example, number, rng)]) for number, line in enumerate(kept)]
+        calls = [write_call("memory", note) for note in notes]
         return self.tell_turns(example, [*calls, write_answer(rng.choice(kept)[1])])
+
+    def draw_quote(self, example: Example, number: int, rng: random.Random) -> list[str]:
+        """The number of any line read once chunk ``number`` has been, where lines have numbers."""
+        return [str(rng.randint(1, sum(map(len, example.data["lines"][: number + 1]))))] if self.config.numbered else []
+
+
+@dataclass(frozen=True)
+class Line:
+    """``number``: in the whole text, from 1; ``chunk``: that it stands in, from 0."""
+
+    number: int
+    chunk: int
+    topic: str
+    value: str
+
+    def write_note(self, is_quoted: bool) -> str:
+        return f"{self.topic} {self.value} {self.number}" if is_quoted else f"{self.topic} {self.value}"
+
+
+def list_lines(example: Example) -> list[Line]:
+    """The lines of the text in their order; none for an example that does not say them."""
+    every = [(place, *line) for place, chunk in enumerate(example.data.get("lines", ())) for line in chunk]
+    return [Line(number, *line) for number, line in enumerate(every, 1)]
+
+
+def write_chunks(lines: Sequence[Sequence[Sequence[str]]], is_numbered: bool) -> list[str]:
+    numbers = iter(range(1, 1 + sum(map(len, lines))))
+    said = [[f"The {topic} is {value}." for topic, value in chunk] for chunk in lines]
+    return [" ".join(f"{next(numbers)}: {line}" if is_numbered else line for line in chunk) for chunk in said]
 
 
 def write_part(chunks: Sequence[str], number: int) -> str:

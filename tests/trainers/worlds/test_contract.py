@@ -36,6 +36,7 @@ HOSTILE = [
 OPTIONS = [  # under which a world is played by other rules
     ("search", {"reader": True, "known": 0.5}),
     ("search", {"thoughts": True}),
+    ("reader", {"numbered": True}),
     ("two_corpora", {"agents": True}),
 ]
 PLAYED = [*((kind, {}) for kind in WORLDS), *((kind, options) for name, options in OPTIONS for kind in WORLDS if kind.name == name)]
