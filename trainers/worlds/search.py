@@ -14,6 +14,7 @@ from typing import Any
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
 from trainers.worlds.base import END_THINK, POLICY, THINK, Said, State, Step, Tool, make_rewards
+from trainers.worlds.common_facts import KNOWN, draw_mixed_facts, is_common
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
 from trainers.worlds.search_options import OTHERS, SearchConfig
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
@@ -59,7 +60,8 @@ class Search(ToolWorld):
 
     def example(self, rng: random.Random, difficulty: str) -> Example:
         size = SIZES[difficulty]
-        facts = draw_facts(rng, size)
+        share = self.config.memorised
+        facts = draw_mixed_facts(rng, size, share) if share else draw_facts(rng, size)
         person, attribute = rng.choice(PEOPLE[: size.people]), rng.choice(list(ATTRIBUTES)[: size.attributes])
         low, high = (self.config.hops, self.config.hops) if self.config.hops else HOPS[difficulty]
         chain = [rng.choice(RELATIONS[: size.relations]) for _ in range(rng.randint(low, high))]
@@ -76,6 +78,7 @@ class Search(ToolWorld):
             "evidence": [facts.index(fact) for fact in needed],
             "person": person,
             "attribute": attribute,
+            **({KNOWN: is_common(needed, size, share)} if share else {}),
         }
         return Example([Message("user", write_question(person, chain, attribute, mark))], needed[-1].value, data)
 
@@ -156,7 +159,8 @@ class Search(ToolWorld):
         if self.config.reader:
             return self.tell_turns(example, self.draw_exploration(example, rng))
         kind, person, attribute = rng.random(), example.data["person"], example.data["attribute"]
-        calls = [write_answer(rng.choice(ATTRIBUTES[attribute]))]
+        guess = rng.choice(ATTRIBUTES[attribute])
+        calls = [write_answer(example.reference if example.data.get(KNOWN) else guess)]
         world = read_facts(example)
         if 0.40 <= kind < 0.70:
             value = world.value(person, attribute)

@@ -42,11 +42,26 @@ class SearchConfig(BaseModel):
         description="In demonstrations that search, every turn begins with a short thought that says what it is about.",
     )
 
+    memorised: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Facts in the weights",
+        description="Share of the people whose facts are the same in every question; demonstrations that do not search are right about them.",
+    )
+
     @field_validator("ambiguous")
     @classmethod
     def check_hits(cls, share: float, info: ValidationInfo) -> float:
         if share and info.data.get("hits", 2) < 2:
             raise ValueError("needs 2 hits at least: with one, a search never finds the second of two people")
+        return share
+
+    @field_validator("memorised")
+    @classmethod
+    def check_people(cls, share: float, info: ValidationInfo) -> float:
+        if share and info.data.get("ambiguous"):
+            raise ValueError("a relation that holds of two people is not the same in every question")
         return share
 
     @field_validator("known")

@@ -35,7 +35,7 @@ HOSTILE = [
 
 OPTIONS = [  # under which a world is played by other rules
     ("search", {"reader": True, "known": 0.5}),
-    ("search", {"thoughts": True}),
+    ("search", {"thoughts": True, "memorised": 0.5}),
     ("reader", {"numbered": True}),
     ("two_corpora", {"agents": True}),
 ]
