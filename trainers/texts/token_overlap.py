@@ -19,3 +19,8 @@ def compute_f1(answer: Iterable[str], gold: Iterable[str]) -> float:
     said, wanted = Counter(answer), Counter(gold)
     shared = sum((said & wanted).values())
     return 2 * shared / (sum(said.values()) + sum(wanted.values())) if shared else 0.0
+
+
+def is_same_answer(answer: str, gold: str) -> bool:
+    """Exact match, but for case, punctuation and articles."""
+    return split_answer_words(answer, articles=False) == split_answer_words(gold, articles=False)

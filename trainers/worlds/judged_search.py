@@ -9,16 +9,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pydantic import field_validator
+
 from trainers.tasks.base import Example
 from trainers.worlds.base import POLICY, Said, State, Step, make_rewards
 from trainers.worlds.search import Search
+from trainers.worlds.search_options import SearchConfig
 
 YES, NO = "yes", "no"
 OPENING, CLOSING = "<judge>", "</judge>"
 WRONG = 0.4  # share of the demonstrated verdicts that are turned round
 
 
+class JudgedSearchConfig(SearchConfig):
+    @field_validator("alone")
+    @classmethod
+    def check_results(cls, alone: bool) -> bool:
+        if alone:
+            raise ValueError("there is no result of an engine to judge")
+        return alone
+
+
 class JudgedSearch(Search):
+    Config = JudgedSearchConfig
     name = "judged_search"
     title = "Search with verdicts"
     summary = "Answer a chained question with a search engine, and say after every search whether it found anything that the answer needs."

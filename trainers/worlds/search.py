@@ -17,6 +17,7 @@ from trainers.worlds.base import END_THINK, POLICY, THINK, Said, State, Step, To
 from trainers.worlds.common_facts import KNOWN, draw_mixed_facts, is_common
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, RELATIONS, Fact, Facts, Size, draw_facts
 from trainers.worlds.search_options import OTHERS, SearchConfig
+from trainers.worlds.self_search import list_told_evidence, read_last_answer, split_blocks
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
 
 NOTHING, FAILED = "nothing", "failed"
@@ -48,6 +49,10 @@ class Search(ToolWorld):
         super().__init__(options, seed)
         if self.config.thoughts:
             self.max_turn_tokens, self.episode_tokens = self.max_turn_tokens + 8, self.episode_tokens + 32  # type: ignore[misc]  # of this object alone
+        self.answered: Search | None = None  # the same with an engine that answers, where this one has none
+        if self.config.alone:
+            self.answered = Search({**self.options, "alone": False}, seed)
+            self.max_turn_tokens = self.episode_tokens  # type: ignore[misc]
         self.rewards = make_rewards(
             self,
             {
@@ -82,10 +87,16 @@ class Search(ToolWorld):
         }
         return Example([Message("user", write_question(person, chain, attribute, mark))], needed[-1].value, data)
 
+    @property
+    def stop(self) -> tuple[str, ...]:  # type: ignore[override]
+        return () if self.config.alone else super().stop
+
     def begin_calls(self, example: Example) -> State:
         return {"queries": [], "found": [], "useful": 0}
 
     def step(self, example: Example, state: State, seat: str, text: str, rng: random.Random) -> Step:
+        if self.config.alone:
+            return self.read_whole_episode(example, state, text)
         made = super().step(example, state, seat, text, rng)
         if not self.config.reader or made.state["answer"] is None:
             return made
@@ -122,6 +133,20 @@ class Search(ToolWorld):
         facts = {"tool": tool, "query": argument[:100], "hits": hits, "evidence": fresh, "junk": is_junk}
         return Step(after, write_information(text), facts=facts)
 
+    def read_whole_episode(self, example: Example, state: State, text: str) -> Step:
+        """What a text comes to in which the policy has written the results itself: an answer counts in a broken form too."""
+        blocks, answer = split_blocks(text) or [], read_last_answer(text)
+        told = list_told_evidence(blocks, read_facts(example).facts, example.data.get("evidence", ()))
+        after = {
+            **state,
+            "queries": [inside[:100] for name, inside in blocks if name == "search"],
+            "found": [number for fresh in told for number in fresh],
+            "useful": sum(map(bool, told)),
+            "answer": answer,
+            "errors": state["errors"] + (not blocks or blocks[-1][0] != "answer"),
+        }
+        return Step(after, done=True, reward=float(answer == example.reference), facts={"evidence": after["found"]})
+
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         evidence, queries = example.data.get("evidence"), len(state["queries"])
         return {
@@ -135,6 +160,8 @@ class Search(ToolWorld):
     def way(self, example: Example, state: State) -> list[str]:
         """Asks for each missing sentence until it is found: it knows where the noise of this run will strike."""
         self.check_open(state)
+        if self.answered is not None:
+            return [self.answered.gold(example)]
         world, calls = read_facts(example), list[str]()
         while missing := [number for number in find_evidence(example) if number not in state["found"]]:
             turn = len(state["queries"])
@@ -156,6 +183,9 @@ class Search(ToolWorld):
         return f"{THINK}{' '.join(words)}{END_THINK}" if self.config.thoughts else ""
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
+        if self.answered is not None:  # facts come into the weights with the results: an answer without any is a guess
+            told = self.answered.turns(replace(example, data={**example.data, KNOWN: False}), rng)
+            return [Said(POLICY, "".join(said.text for said in told))]
         if self.config.reader:
             return self.tell_turns(example, self.draw_exploration(example, rng))
         kind, person, attribute = rng.random(), example.data["person"], example.data["attribute"]

@@ -50,6 +50,12 @@ class SearchConfig(BaseModel):
         description="Share of the people whose facts are the same in every question; demonstrations that do not search are right about them.",
     )
 
+    alone: bool = Field(
+        False,
+        title="Self-search",
+        description="No engine answers: an episode is one turn, in which the policy writes the results of its searches itself.",
+    )
+
     @field_validator("ambiguous")
     @classmethod
     def check_hits(cls, share: float, info: ValidationInfo) -> float:
@@ -70,3 +76,10 @@ class SearchConfig(BaseModel):
         if share and not info.data.get("reader"):
             raise ValueError("needs the frozen reader: nobody else knows sentences before a search")
         return share
+
+    @field_validator("alone")
+    @classmethod
+    def check_engine(cls, alone: bool, info: ValidationInfo) -> bool:
+        if alone and any(info.data.get(name) for name in ("junk", "failures", "reader")):
+            raise ValueError("goes without junk, failures and the frozen reader: no engine answers that they could strike")
+        return alone

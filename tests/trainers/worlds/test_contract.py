@@ -36,6 +36,7 @@ HOSTILE = [
 OPTIONS = [  # under which a world is played by other rules
     ("search", {"reader": True, "known": 0.5}),
     ("search", {"thoughts": True, "memorised": 0.5}),
+    ("search", {"alone": True, "thoughts": True, "memorised": 1.0}),
     ("reader", {"numbered": True}),
     ("two_corpora", {"agents": True}),
 ]

@@ -23,14 +23,13 @@ from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.known_split import balance_known, mark_known, measure_closed_book
 from trainers.tasks.base import digest_example
-from trainers.texts.token_overlap import split_answer_words
+from trainers.texts.token_overlap import is_same_answer
 from trainers.worlds.replays import count_calls, read_final_answer, replay_texts
 
 if TYPE_CHECKING:
     from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
     from trainers.tasks.base import Example
-    from trainers.worlds.base import Replay
 
 BROKEN = -1.0  # reward of an episode in broken form
 NAMES = {True: "known", False: "unknown"}
@@ -109,7 +108,8 @@ class IKEA(Method):
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config, made = self.config, []
         for example, replay in zip(batch.examples, replay_texts(self.run.task, batch.examples, batch.texts), strict=True):
-            searches, right = count_calls(replay), matches_reference(replay, example)
+            searches, answer = count_calls(replay), read_final_answer(replay)
+            right = answer is not None and is_same_answer(answer, example.reference)
             formed = bool(replay.turns) and not replay.rest and not replay.state["errors"]
             made.append(reward_boundary(formed, right, searches, config.plus, config.minus, config.most))
             self.report(example, searches, right)
@@ -131,9 +131,3 @@ class IKEA(Method):
             Panel("Right answers", tuple(Series(f"{name}/right_{kind}", f"{kind} questions", dashed) for kind, dashed in kinds)),
             Panel("Searches per episode", (Series(f"{name}/searches", "searches"), Series(f"{name}/known", "share of known questions", dashed=True))),
         )
-
-
-def matches_reference(replay: "Replay", example: "Example") -> bool:
-    """Exact match of the final answer, but for case, punctuation and articles."""
-    answer = read_final_answer(replay)
-    return answer is not None and split_answer_words(answer, articles=False) == split_answer_words(example.reference, articles=False)
