@@ -12,9 +12,9 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from trainers.contract.events import Message
 from trainers.tasks.base import Example
@@ -23,9 +23,12 @@ from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
 from trainers.worlds.tool_use import CORRECT, FORMAT, write_answer, write_call, write_information
 from trainers.worlds.windows import WindowWorld
 
+T = TypeVar("T")
+
 TOPICS = list(ATTRIBUTES)
 CHUNKS = {"easy": 2, "medium": 3, "hard": 3}
 LINES = 2  # of a chunk, on different topics
+LEVELS = (1, 2, 4)  # lines of a piece, of a text that is cut at several levels
 END, NOTHING = "That is all.", "nothing"
 
 
@@ -59,6 +62,18 @@ class ReaderConfig(BaseModel):
         title="Numbered lines",
         description="Every line of the text has a number, and most demonstrations quote numbers beside what they keep, not always the right ones.",
     )
+    levels: bool = Field(
+        False,
+        title="Levels of view",
+        description="Every text is cut at one of three levels, into many short or few long chunks: of one, two or four lines.",
+    )
+
+    @field_validator("levels")
+    @classmethod
+    def check_topic(cls, levels: bool, info: ValidationInfo) -> bool:
+        if levels and info.data.get("late"):
+            raise ValueError("goes without late topics: of a long chunk the memory does not hold all")
+        return levels
 
 
 class Reader(WindowWorld):
@@ -86,7 +101,7 @@ class Reader(WindowWorld):
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
         super().__init__(options, seed)
-        if self.config.numbered:
+        if self.config.numbered or self.config.levels:
             self.episode_tokens = self.episode_tokens + 32  # type: ignore[misc]  # of this object alone
         self.rewards = make_rewards(
             self,
@@ -107,13 +122,22 @@ class Reader(WindowWorld):
             values = [value for chunk in lines for topic, value in chunk if topic == target]
             if values:
                 break
-        chunks = write_chunks(lines, self.config.numbered)
-        question, link = f"What is {who}'s {target} in the end?", f"It is about the {target}."
+        if self.config.levels:
+            lines = regroup_lines(lines, rng.choice(LEVELS))
+        chunks, question = write_chunks(lines, self.config.numbered), f"What is {who}'s {target} in the end?"
         if late or difficulty == "hard":
-            question = f"What is it of {who} in the end?"
-            chunks = [*chunks[:-1], f"{chunks[-1]} {link}"] if late else [f"{link} {chunks[0]}", *chunks[1:]]
+            question, chunks = f"What is it of {who} in the end?", tell_topic(chunks, target, late)
         data = {"question": question, "chunks": chunks, "lines": lines, "target": target, "needed": [target, values[-1]], "late": late}
         return Example([Message("user", f"{question} {write_part(chunks, 0)}")], values[-1], data)
+
+    def recut_example(self, example: Example, size: int) -> Example:
+        """The same question about the same text, in chunks of ``size`` lines."""
+        data, lines = example.data, regroup_lines(example.data["lines"], size)
+        chunks = write_chunks(lines, self.config.numbered)
+        if write_topic(data["target"]) in " ".join(data["chunks"]):
+            chunks = tell_topic(chunks, data["target"], data["late"])
+        prompt = [Message("user", f"{data['question']} {write_part(chunks, 0)}")]
+        return Example(prompt, example.reference, {**data, "chunks": chunks, "lines": lines})
 
     def begin_calls(self, example: Example) -> State:
         return {"read": 1, "memory": "", "memories": [], "recalled": "", "calls": 0}
@@ -224,6 +248,22 @@ def write_chunks(lines: Sequence[Sequence[Sequence[str]]], is_numbered: bool) ->
     numbers = iter(range(1, 1 + sum(map(len, lines))))
     said = [[f"The {topic} is {value}." for topic, value in chunk] for chunk in lines]
     return [" ".join(f"{next(numbers)}: {line}" if is_numbered else line for line in chunk) for chunk in said]
+
+
+def regroup_lines(lines: Sequence[Sequence[T]], size: int) -> list[list[T]]:
+    """The same lines, ``size`` in a chunk; the last one may have fewer."""
+    flat = [line for chunk in lines for line in chunk]
+    return [flat[start : start + size] for start in range(0, len(flat), size)]
+
+
+def write_topic(target: str) -> str:
+    return f"It is about the {target}."
+
+
+def tell_topic(chunks: Sequence[str], target: str, is_late: bool) -> list[str]:
+    """The chunks with the words that say what the question means: at the end, or at the beginning."""
+    told = write_topic(target)
+    return [*chunks[:-1], f"{chunks[-1]} {told}"] if is_late else [f"{told} {chunks[0]}", *chunks[1:]]
 
 
 def write_part(chunks: Sequence[str], number: int) -> str:

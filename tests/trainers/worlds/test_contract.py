@@ -38,6 +38,7 @@ OPTIONS = [  # under which a world is played by other rules
     ("search", {"thoughts": True, "memorised": 0.5}),
     ("search", {"alone": True, "thoughts": True, "memorised": 1.0}),
     ("reader", {"numbered": True}),
+    ("reader", {"levels": True}),
     ("two_corpora", {"agents": True}),
 ]
 PLAYED = [*((kind, {}) for kind in WORLDS), *((kind, options) for name, options in OPTIONS for kind in WORLDS if kind.name == name)]
