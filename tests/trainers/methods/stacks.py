@@ -111,12 +111,15 @@ def completions(examples: Sequence[Example], task: Any) -> list[str]:
 
 @cache
 def plain_batch() -> RolloutBatch:
-    """Three groups of four, the first asked in a template, the second whether a solution is right; what methods need of forward passes is there."""
+    """Three groups of four, the first asked in a template, the second whether a solution is right, the third what one is worth, with all that
+    methods need of forward passes."""
     run = small_run()
     asked = [example for example in run.examples[:GROUPS] for _ in range(GROUP)]
     facts: list[dict[str, Any]] = [{"retro": [0, row < GROUP], "rmt": [row // GROUP, row // GROUP]} for row in range(ROWS)]
     for own in facts[GROUP : 2 * GROUP]:
         own["critique"] = False
+    for own in facts[2 * GROUP :]:
+        own["true_scores"] = [5, 3, 1]
     examples = [replace(one, data={**one.data, **own}) for one, own in zip(asked, facts, strict=True)]
     texts = completions(run.examples[:GROUPS], run.task)
     rows = [run.completion_ids(text) for text in texts]
