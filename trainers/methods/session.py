@@ -105,10 +105,18 @@ class Session:
         return self.engine.open_episode(example, example.prompt if prompt is None else prompt, group, member)
 
     def play(
-        self, at: Sequence[Node], *, turns: int = 0, max_tokens: int = 0, temperature: float | None = None, stop: Sequence[str] = (), top_k: int = 0
+        self,
+        at: Sequence[Node],
+        *,
+        turns: int = 0,
+        max_tokens: int = 0,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+        pause: int = 0,
+        top_k: int = 0,
     ) -> list[Node]:
         """Where each node leads to after ``turns`` turns (0: when its episode ends), all nodes in one batch; see ``Engine.play``."""
-        return self.engine.play(at, turns=turns, max_tokens=max_tokens, temperature=temperature, stop=stop, top_k=top_k)
+        return self.engine.play(at, turns=turns, max_tokens=max_tokens, temperature=temperature, stop=stop, pause=pause, top_k=top_k)
 
     def branch(self, at: Node, count: int, why: str = "", *, token: int = 0) -> list[Node]:
         """``count`` open nodes with the same prefix and state; ``token``: from inside ``at``, after so many of its tokens."""

@@ -62,6 +62,7 @@ class Sampling:
     statistics: bool = True
     top_k: int = 0  # sample from the k likeliest tokens only; 0 = from all
     stop: tuple[str, ...] = ()  # texts that end the completion, besides the task's own
+    pause: int = 0  # a turn is sampled this far at most; 0 = as far as it may go
     alternatives: int = 0  # likeliest tokens kept at every position of the completions that are asked for them
 
 
@@ -173,7 +174,7 @@ class Sampler:
         rows = [row for row, completion in enumerate(made) if completion.alternatives is not None]
         watch = TopTokenWatch(self.how.temperature, rows, self.how.alternatives)
         watching = [*([statistics] if self.how.statistics else []), *([watch] if rows else [])]
-        config = self.generation_config(min(self.task.max_turn_tokens or room, room))
+        config = self.generation_config(min(self.task.max_turn_tokens or room, self.how.pause or room, room))
         with own_generation_config(self.model, config):
             out = self.model.generate(
                 input_ids=padded["input_ids"].to(self.model.device),

@@ -76,14 +76,22 @@ class Engine:
         return episode.add(parent, "prompt", seat, ids=ids, logprobs=[0.0] * len(ids), entropies=[0.0] * len(ids), text=text, **more)
 
     def play(
-        self, at: Sequence[Node], *, turns: int = 0, max_tokens: int = 0, temperature: float | None = None, stop: Sequence[str] = (), top_k: int = 0
+        self,
+        at: Sequence[Node],
+        *,
+        turns: int = 0,
+        max_tokens: int = 0,
+        temperature: float | None = None,
+        stop: Sequence[str] = (),
+        pause: int = 0,
+        top_k: int = 0,
     ) -> list[Node]:
         """The node that each of ``at`` leads to after ``turns`` turns (0: when its episode ends), in order; one that is over stays where it is.
 
-        A node given twice is played twice. ``stop``: texts after which a turn pauses, open to what is written next.
+        A node given twice is played twice. ``stop``: texts after which a turn pauses, open to what is written next; ``pause``: tokens after which.
         """
         heat = self.temperature if temperature is None else temperature
-        how = Sampling(heat, max_tokens or self.max_tokens, self.width, top_k=top_k, stop=tuple(stop))
+        how = Sampling(heat, max_tokens or self.max_tokens, self.width, top_k=top_k, stop=tuple(stop), pause=pause)
         nodes = list(at)
         going = [place for place, node in enumerate(nodes) if not node.finish]
         for place in going:
@@ -166,6 +174,8 @@ class Engine:
         if closing:
             return self.answer_turn(node, text[: text.rfind(closing) + len(closing)], "", how.max_tokens)
         if any(stop in node.text for stop in how.stop):
+            return node
+        if how.pause and ended == "length" and len(node.ids) >= how.pause and len(node.episode.context_ids(node)[1]) < how.max_tokens:
             return node
         return self.answer_turn(node, text, "" if node.by == "forced" else ended, how.max_tokens)
 

@@ -205,6 +205,27 @@ def test_a_turn_pauses_at_a_stop_text_and_goes_on(make_session):
     assert turn.end - turn.start > 1  # of one turn, though it was written in two pieces
 
 
+def test_a_turn_pauses_after_so_many_tokens_and_goes_on(make_session):
+    session = make_session()
+    paused = play_all(session, 13, turns=1, pause=2)
+    assert all(len(node.ids) == 2 and not (node.closed or node.finish) for node in paused)
+    pieces = session.play(paused, turns=1, pause=2)
+    for node, piece in zip(paused, pieces, strict=True):
+        path = piece.episode.path(piece)
+        assert path[1] is node
+        assert [len(one.ids) for one in path if one.by == "policy"] in ([2, 1], [2, 2])
+    (leaf,) = session.play([paused[0]])
+    first, *_ = complete_row(compile_leaves([leaf])[0], "").turns
+    assert first.end - first.start > 2  # of one turn, though it was written in two pieces
+
+
+def test_a_pause_that_no_turn_reaches_changes_nothing_and_a_full_context_is_no_pause(make_session):
+    session = make_session()
+    assert session.finish(play_all(session, 13, pause=96)) == session.finish(play_all(session, 13))
+    short = make_session(max_tokens=2)
+    assert {node.finish for node in play_all(short, 13, pause=2)} == {"length"}
+
+
 def test_a_right_answer_succeeds_and_nothing_of_it_is_trained(make_session):
     session = make_session()
     first, second = roots(session)[:2]
