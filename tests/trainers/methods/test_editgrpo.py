@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
 from tests.trainers.methods.stacks import small_run
+from trainers.contract.events import Message
 from trainers.contract.problems import SpecError
 from trainers.maths.advantages import centre_by_group
 from trainers.methods.group.editgrpo import Config, EditGRPO, compare_entities, draw_pairs, edit_text, find_wrong_lines
@@ -142,6 +143,16 @@ def test_where_no_edit_applies_it_is_its_parent(monkeypatch, config):
     method.prepare(run)
     texts = [gold if not config else "<think></think><answer>1</answer>"] * 4
     session = make_session(monkeypatch, texts)
+    assert method.rollout(session) == session.complete()
+
+
+def test_a_text_is_not_put_under_another_prompt(monkeypatch):
+    run = small_run()
+    gold = run.task.gold(run.examples[0])
+    method = EditGRPO()
+    method.prepare(run)
+    session = make_session(monkeypatch, [gold.replace(f" {step_texts(gold)[-1]}", "")] * 4)
+    session.prompts = [[Message("user", str(row))] for row in range(4)]
     assert method.rollout(session) == session.complete()
 
 

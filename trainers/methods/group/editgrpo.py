@@ -159,6 +159,8 @@ class EditGRPO(Method):
         for number, rows in list_group_rows(len(made), session.first_row, session.group_size).items():
             rng = self.run.rng(self.card.name, session.step, number)
             for source, target in draw_pairs(rows, self.config.share, rng):
+                if session.prompts[source] != session.prompts[target]:  # another method asks members differently: it would be no answer
+                    continue
                 if (edit := self.edit_completion(session, source, made[source], rng)) is not None:
                     edits[target] = edit
         self.log("generated", sum(sum(one.mask) for one in made))
