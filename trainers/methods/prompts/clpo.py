@@ -1,4 +1,4 @@
-"""CLPO: curriculum-guided learning (arXiv 2509.25184). The share of correct completions of each group defines its difficulty: hard up to 0.3, medium
+"""CLPO: curriculum-guided learning (arXiv 2509.25004). The share of correct completions of each group defines its difficulty: hard up to 0.3, medium
 up to 0.7, easy above. Hard and medium prompts are rewritten once (hard: simplified, medium: rephrased; the answer stays the same) and sampled again.
 The update uses the originals and rewrites with accuracy strictly between 0 and 1 (all originals if there are none). Advantages are computed in each
 group; the KL penalty of a sample is kl * s, with s = 0.5 for hard samples and 1 otherwise.
@@ -98,7 +98,7 @@ class CLPO(Method):
     card = Card(
         name="clpo",
         title="Curriculum-guided learning",
-        arxiv="2509.25184",
+        arxiv="2509.25004",
         system="CLPO",
         base="grpo",
         provenance="code",
