@@ -118,7 +118,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_access("home", "palette", ask="lab.enter"),  # the palette shows each kind to who may read it
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
-    **make_read_access("run-environment", "run-requirements", "worlds", "world", ask="runs.read"),
+    **make_read_access("run-environment", "run-requirements", "systems", "worlds", "world", ask="runs.read"),
     **make_read_access("recipe-saved", "ablations", "ablation", "sweeps", "sweep", ask="runs.read"),
     **make_read_access("launch", ask="runs.launch"),
     **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", "sweep-new", ask="runs.launch"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import F, Q
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
 from lab.lib.registry import Registry
@@ -15,6 +16,7 @@ from lab.teams.accounts.permissions import is_role_allowed
 from lab.training.catalog.catalog import load_catalog
 from lab.training.catalog.methods import all_methods
 from lab.training.catalog.models import SavedRecipe
+from lab.training.catalog.systems import load_systems
 from lab.training.runs.models import Run
 
 MOST = 6  # of a kind
@@ -71,6 +73,7 @@ def register_run_sources() -> None:
     SOURCES.register("runs", PaletteSource("runs.read", find_runs))
     SOURCES.register("recipes", PaletteSource("runs.read", find_recipes))
     SOURCES.register("methods", PaletteSource("runs.read", find_methods))
+    SOURCES.register("systems", PaletteSource("runs.read", find_systems))
 
 
 def find_runs(query: PaletteQuery) -> list[PaletteEntry]:
@@ -99,3 +102,10 @@ def find_methods(query: PaletteQuery) -> list[PaletteEntry]:
     found = [method for method in all_methods(load_catalog().methods) if query.matches(f"{method.name} {method.data['title']}")]
     found.sort(key=lambda method: not method.name.lower().startswith(query.words[0]))
     return [PaletteEntry(f"{method.data['title']} ({method.name})", "method", reverse("method", args=[method.name])) for method in found[:MOST]]
+
+
+def find_systems(query: PaletteQuery) -> list[PaletteEntry]:
+    """By id, paper and arXiv id; a system that is a method under its id is found as one."""
+    methods = load_catalog().methods_by_name
+    found = [one for one in load_systems().values() if one.id not in methods and query.matches(f"{one.id} {one.paper} {one.arxiv}")]
+    return [PaletteEntry(f"{one.paper} ({one.id})", "system", f"{reverse('systems')}?{urlencode({'q': one.id})}") for one in found[:MOST]]

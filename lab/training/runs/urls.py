@@ -2,7 +2,21 @@
 
 from django.urls import path
 
-from lab.training.runs.views import about, actions, bulk, environment, launch_form, listing, methods, page, palette, saved_recipes, workers, worlds
+from lab.training.runs.views import (
+    about,
+    actions,
+    bulk,
+    environment,
+    launch_form,
+    listing,
+    methods,
+    page,
+    palette,
+    saved_recipes,
+    systems,
+    workers,
+    worlds,
+)
 
 urlpatterns = [
     path("", listing.show_home, name="home"),
@@ -15,6 +29,7 @@ urlpatterns = [
     # methods
     path("methods/", methods.list_methods, name="methods"),
     path("methods/<str:name>/", methods.show_method, name="method"),
+    path("systems/", systems.list_systems, name="systems"),
     path("worlds/", worlds.list_worlds, name="worlds"),
     path("worlds/<slug:world>/", worlds.show_world, name="world"),
     # launch

@@ -11,6 +11,8 @@ from django_htmx.http import push_url
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.training.catalog import effects, methods
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
+from lab.training.catalog.facets import build_facet_choices, read_facet_query
+from lab.training.catalog.systems import load_systems
 from lab.training.runs import method_usage
 from lab.training.runs.drafts import WORLD
 from lab.training.runs.schema_form import build_schema_fields
@@ -34,17 +36,17 @@ RECIPES = {
 
 def list_methods(request: LabRequest) -> HttpResponse:
     """Every method that fits the URL; one URL, the whole page or only its results."""
-    known, query = load_catalog(), methods.read_query(request.GET)
+    known, query = load_catalog(), read_facet_query(request.GET, methods.FACETS)
     everything = methods.all_methods(known.methods)
     used, measured = method_usage.count_method_runs(request.team), effects.load_method_effects()
-    shown = [(method, used[method.name], measured.get(method.name)) for method in everything if query.matches(method)]
+    shown = [(method, used[method.name], measured.get(method.name)) for method in everything if query.matches(method, methods.FACETS)]
     fragment = wants_fragment(request)
     context = {
         "room": "methods",
         "query": query,
         "shown": shown,
         "all_count": len(everything),
-        "facets": methods.build_method_facets(everything, query),
+        "facets": build_facet_choices(everything, methods.FACETS, query),
     }
     response = TemplateResponse(request, "catalog/methods.html" + ("#results" if fragment else ""), context)
     return push_url(response, reverse("methods") + query.url().removesuffix("?")) if fragment else response
@@ -60,6 +62,7 @@ def show_method(request: LabRequest, name: str) -> HttpResponse:
         "room": "methods",
         "method": method,
         "known": known.methods_by_name,
+        "system": load_systems().get(method.name),
         "parameters": build_schema_fields(method.data["parameters"]),
         "is_default": method.name in DEFAULT_BASES.values(),
         "effect": effects.effect_of(method.name),

@@ -1,0 +1,43 @@
+"""The map of systems: every published system that the methods come from, with what is here of it and how to start from it."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django_htmx.http import push_url
+
+from lab.teams.accounts.requests import LabRequest, wants_fragment
+from lab.training.catalog import effects, system_map
+from lab.training.catalog.catalog import Catalog, load_catalog
+from lab.training.catalog.facets import build_facet_choices, read_facet_query
+from lab.training.catalog.system_map import MappedSystem
+from lab.training.catalog.systems import load_systems
+from lab.training.runs.views.methods import list_method_additions
+
+
+def list_systems(request: LabRequest) -> HttpResponse:
+    """Every system that fits the URL; one URL, the whole page or only its results."""
+    known, query = load_catalog(), read_facet_query(request.GET, system_map.FACETS)
+    everything = system_map.build_system_map(load_systems().values(), known, effects.load_method_effects())
+    shown = [(one, find_start_url(known, one)) for one in everything if query.matches(one, system_map.FACETS)]
+    fragment = wants_fragment(request)
+    context = {
+        "room": "methods",
+        "query": query,
+        "shown": shown,
+        "all_count": len(everything),
+        "facets": build_facet_choices(everything, system_map.FACETS, query),
+    }
+    response = TemplateResponse(request, "catalog/systems.html" + ("#results" if fragment else ""), context)
+    return push_url(response, reverse("systems") + query.url().removesuffix("?")) if fragment else response
+
+
+def find_start_url(known: Catalog, one: MappedSystem) -> str:
+    """The launch form of a recipe with the system in it, or the page where it can be used; empty where there is none."""
+    for method in one.methods:
+        for _, url in list_method_additions(known, method):
+            return url
+    if one.recipe:
+        return reverse("launch-recipe", args=[one.recipe])
+    return ""
