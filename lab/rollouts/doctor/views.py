@@ -8,7 +8,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from lab.rollouts.doctor.examine import examine_run
+from lab.rollouts.doctor.collect import facts_of
+from lab.rollouts.doctor.examine import sorted_out
+from lab.rollouts.doctor.remedies import propose_methods
 from lab.training.runs.header import build_run_header
 from lab.training.runs.views.page import find_team_run
 
@@ -16,7 +18,9 @@ from lab.training.runs.views.page import find_team_run
 @require_safe
 def run_doctor(request: HttpRequest, run_id: Any) -> HttpResponse:
     run = find_team_run(request, run_id)
-    context = {"run": run, "examination": examine_run(run)}
+    facts = facts_of(run)
+    examination = sorted_out(run, facts)
+    context = {"run": run, "examination": examination}
     if request.GET.get("part") == "panel":
         return render(request, "doctor/panel.html", context)
-    return render(request, "doctor/page.html", {**build_run_header(run, "doctor"), **context})
+    return render(request, "doctor/page.html", {**build_run_header(run, "doctor"), **context, "remedies": propose_methods(run, facts, examination)})

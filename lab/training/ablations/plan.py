@@ -20,6 +20,7 @@ from lab.training.runs.launch import PENDING, check_launch_spec
 from lab.training.runs.models import ACTIVE, Run, Status
 from lab.training.runs.placement import inherit_place
 from lab.training.runs.references import restore_reference_names
+from lab.training.runs.stack import stack_of
 from trainers.contract import stacking
 from trainers.contract.spec import Problem, SpecError
 
@@ -38,6 +39,7 @@ class AblationPlan:
     seeds: int
     problems: tuple[str, ...] = ()
     estimates: tuple[Any, ...] = ()  # what launching it would take (lab.training.runs.hold_reasons)
+    added: str = ""  # the method that the source's recipe was given for this ablation
 
     @property
     def variants(self) -> list[Variant]:
@@ -62,18 +64,23 @@ class AblationPlan:
 
 
 def read_plan(team: Team, data: QueryDict, spec: Spec | None = None) -> AblationPlan:
-    """The plan an address or a form asks for; of ``spec``, where the caller has it. Raises Http404 for what is not the team's, or is nothing."""
+    """The plan an address or a form asks for; of ``spec``, where the caller has it. ``add`` stacks one more method on the recipe of a run.
+    Raises Http404 for what is not the team's, or is nothing.
+    """
     source = find_source_run(team, data.get("from_run", "")) if spec is None else None
     if spec is None:
         spec = restore_reference_names(team, source.spec) if source else given_spec(data.get("spec", ""))
     if spec is None:
         raise Http404("no run or spec to ablate was given")
+    added = data.get("add", "") if source else ""
+    if added:
+        spec = stack_another_method(spec, added)
     seeds = data.get("seeds", str(SEEDS)).strip()
     count = parse_whole_number(seeds) or 0
-    usual = usual_name(spec, source)
+    usual = usual_name(spec, source, added)
     name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
     problems = find_plan_problems(team, spec, count)
-    return AblationPlan(spec, source, name, count, problems, () if problems else tuple(estimate_launch_cost(team, spec, source, count)))
+    return AblationPlan(spec, source, name, count, problems, () if problems else tuple(estimate_launch_cost(team, spec, source, count)), added)
 
 
 def estimate_launch_cost(team: Team, spec: Spec, source: Run | None, seeds: int) -> list[object]:
@@ -83,8 +90,19 @@ def estimate_launch_cost(team: Team, spec: Spec, source: Run | None, seeds: int)
     return hold_reasons.estimate_launch_usage(team, inherit_place(source).queue, [checked], (1 + len(others)) * seeds)
 
 
-def usual_name(spec: Spec, source: Run | None) -> str:
+def stack_another_method(spec: Spec, method: str) -> Spec:
+    """The spec with the method after those that it stacks, as it is by default; a method that is there already stays as it is. Raises Http404."""
+    if method not in load_catalog().methods_by_name:
+        raise Http404("no such method")
+    if method in stack_of(spec).names:
+        return spec
+    return {**spec, "methods": [*(spec.get("methods") or ()), {"name": method}]}
+
+
+def usual_name(spec: Spec, source: Run | None, added: str = "") -> str:
     """What an ablation is called unless somebody says otherwise."""
+    if source and added:
+        return f"Does {added} help #{source.number} {source.name}"
     return f"Ablation of #{source.number} {source.name}" if source else f"Ablation of {spec.get('recipe', 'a recipe')}"
 
 

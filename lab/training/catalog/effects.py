@@ -16,12 +16,13 @@ TONES = {"held": "good", "held, negligible": "warn", "not seen": "warn", "opposi
 
 @dataclass(frozen=True)
 class MethodComparison:
-    """One quantity with the method against without it, over seeds. ``interval`` is of the difference, ``p`` and ``holm`` the p-value alone and among
-    all comparisons. ``by_construction``: how the method pays for the quantity or selects by it; empty where it does neither. ``least``: the smallest
-    difference worth having. Without a verdict it was not measured.
+    """One quantity with the method against without it, over seeds. ``direction``: where it should move. ``interval`` is of the difference, ``p`` and
+    ``holm`` the p-value alone and among all comparisons. ``by_construction``: how the method pays for the quantity or selects by it; empty where it
+    does neither. ``least``: the smallest difference worth having. Without a verdict it was not measured.
     """
 
     quantity: str
+    direction: str = ""
     by_construction: str = ""
     least: str = ""
     least_because: str = ""
