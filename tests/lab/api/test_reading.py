@@ -146,3 +146,11 @@ def test_the_catalogue_and_the_workers(api: ApiClient) -> None:
         assert api.ask(path).status_code == 404
     assert api.ask("recipes/saved").json() == []
     assert api.ask("workers").json() == []
+
+
+def test_the_map_of_systems(api: ApiClient) -> None:
+    systems = {one["id"]: one for one in api.ask("systems").json()}
+    assert len(systems) == 162
+    assert (systems["rs-grpo"]["state"], systems["rs-grpo"]["methods"], systems["rs-grpo"]["worlds"]) == ("here", ["rs-grpo"], ["any"])
+    assert systems["zerosearch"]["search"] == {"role": "control", "how": ["cold-start", "simulated", "curriculum"], "scope": "agent"}
+    assert (systems["guide-dag"]["state"], systems["guide-dag"]["outside"], systems["guide-dag"]["methods"]) == ("listed", True, [])

@@ -12,7 +12,10 @@ from lab.edges.api.base import caller_of, make_router, require_permission
 from lab.edges.api.launch_bodies import known_recipe
 from lab.edges.api.problems import ApiProblem
 from lab.training.catalog.catalog import CatalogError, load_catalog
+from lab.training.catalog.effects import load_method_effects
 from lab.training.catalog.models import RecipeVersion
+from lab.training.catalog.system_map import MappedSystem, build_system_map
+from lab.training.catalog.systems import load_systems
 from lab.training.runs.models import ACTIVE, Run
 from lab.training.workers import listing
 
@@ -54,6 +57,34 @@ class MethodHead(Schema):
 
 class MethodOut(MethodHead):
     details: dict[str, Any] = Field(description="The complete catalogue entry: parameters with their schema, formula, paper, compatibility.")
+
+
+class SearchTagsOut(Schema):
+    """The axes of the survey of agentic search, arXiv 2510.16724."""
+
+    role: str = Field(description="What RL does for it.")
+    how: list[str] = Field(description="How it is trained.")
+    scope: str = Field(description="Which part is trained.")
+
+
+class SystemOut(Schema):
+    """A published system, with what the lab has of it."""
+
+    id: str = Field(examples=["search-r2"])
+    paper: str = Field(description="Title of the paper.")
+    arxiv: str
+    about: str
+    kind: str = Field(description="method, base, procedure, analysis, dataset-tool, option or listed.")
+    state: str = Field(description="here, planned, or listed (there is nothing to run).")
+    reason: str = Field(description="Why it is listed only; else empty.")
+    outside: bool = Field(description="The paper is not about language models.")
+    ideas: list[str]
+    changes: list[str] = Field(description="Parts of training that it changes.")
+    methods: list[str] = Field(description="Methods of the catalogue that have its name or cite its paper.")
+    trainers: list[str]
+    worlds: list[str] = Field(description="Tasks that it can train on; `any` if it is not bound to some.")
+    effect: str = Field(description="Verdict of its measured effect, `stale` or `unmeasured`; empty while no method is here.")
+    search: SearchTagsOut | None = Field(description="Of search agents only.")
 
 
 class WorkerRun(Schema):
@@ -127,6 +158,24 @@ def get_method(request: HttpRequest, name: str) -> object:
 
 def serialize_method_head(method: dict[str, Any]) -> dict[str, Any]:
     return {"name": method["name"], "title": method.get("title") or method["name"], "group": method["group"], "summary": method.get("summary") or ""}
+
+
+@router.get("/systems", auth=require_permission("runs.read"), response=list[SystemOut], summary="List published systems")
+def list_systems(request: HttpRequest) -> object:
+    """The map of systems: all that the methods come from, those that are not here yet included."""
+    return [serialize_system(one) for one in build_system_map(load_systems().values(), load_catalog(), load_method_effects())]
+
+
+def serialize_system(one: MappedSystem) -> dict[str, Any]:
+    system = one.system
+    tags = {"role": system.search.role, "how": list(system.search.how), "scope": system.search.scope} if system.search else None
+    return {
+        **{name: getattr(system, name) for name in ("id", "paper", "arxiv", "reason", "outside", "ideas")},
+        **{name: getattr(one, name) for name in ("about", "kind", "state", "changes", "trainers", "worlds")},
+        "methods": [method.name for method in one.methods],
+        "effect": one.evidence,
+        "search": tags,
+    }
 
 
 @router.get("/workers", auth=require_permission("runs.read"), response=list[WorkerOut], summary="List workers")
