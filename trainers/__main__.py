@@ -19,6 +19,7 @@ from typing import Any
 from trainers.contract.frame_stack import call_with_frame_room
 from trainers.contract.problems import Problem, SpecError
 from trainers.contract.spec import FINAL, RUN_FILE, RunSpec, read_spec
+from trainers.data.dataset_tool_command import add_dataset_tool_arguments, apply_tool_from_arguments
 from trainers.outside.send_command import add_send_arguments, send_from_arguments
 
 FINE, REFUSED = 0, 2
@@ -50,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run_scoring_requests(options.definition)
         if options.command == "fetch":
             return run_row_fetch()
+        if options.command == "dataset-tool":
+            return apply_tool_from_arguments(options)
         if options.command == "send":
             return send_from_arguments(options)
         if options.command == "methods":
@@ -122,7 +125,7 @@ def add_policy_commands(commands: "argparse._SubParsersAction[argparse.ArgumentP
 
 
 def add_reward_and_data_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """``score``, ``replay`` and ``fetch``: of rollouts and rows that are there already."""
+    """``score``, ``replay``, ``fetch`` and ``dataset-tool``: of rollouts and rows that are there already."""
     score = commands.add_parser(
         "score",
         help="score completions with reward functions",
@@ -148,6 +151,13 @@ def add_reward_and_data_commands(commands: "argparse._SubParsersAction[argparse.
         description="Reads a request from standard input, a line of JSON, and prints its progress as such (trainers/data/fetched_rows.py).",
         epilog="exit codes: 0 the rows are there, 2 they cannot be had",
     )
+    tool = commands.add_parser(
+        "dataset-tool",
+        help="make rows out of the rows of a file with a dataset tool",
+        description="Applies a dataset tool to a file of rows and prints the rows that it makes. The file is not changed.",
+        epilog="exit codes: 0 fine, 2 the tool, its settings or a row cannot be used",
+    )
+    add_dataset_tool_arguments(tool)
 
 
 def add_catalogue_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -1,0 +1,17 @@
+"""The dataset tools by name, in the order that forms list them."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from trainers.contract.dataset_tools.base import DatasetTool
+from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
+
+BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers,)
+TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
+
+
+def suggest_tool(name: str) -> str:
+    """What to do about a name that no tool has."""
+    near = get_close_matches(name, TOOLS, n=1)
+    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(TOOLS)}"
