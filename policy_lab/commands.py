@@ -1,4 +1,4 @@
-"""The command line: ``policy_lab send | runs | launch | wait | stop | stream``, each also as ``python -m policy_lab``."""
+"""The command line: ``policy_lab send | runs | launch | wait | stop | stream | tool``, each also as ``python -m policy_lab``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,18 @@ def build_argument_parser() -> argparse.ArgumentParser:
     stop.add_argument("run", metavar="RUN", help="number or id of the run")
     stop.set_defaults(act=stop_run)
     add_stream_command(commands.add_parser("stream", help="follow a run", description="Prints a run's metrics and rollouts as JSON lines."))
+    add_tool_command(commands.add_parser("tool", help="apply a dataset tool", description="Makes a version of a new dataset out of a version."))
     return top
+
+
+def add_tool_command(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("version", type=int, metavar="VERSION", help="id of the version (the number in the address of its page)")
+    parser.add_argument("tool", metavar="TOOL", help="the name of a dataset tool, such as skyreels-v2")
+    parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE", help="a setting of the tool; repeatable")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="what the tool draws from (0)")
+    parser.add_argument("--name", default="", help="the name of the new dataset")
+    parser.add_argument("--dataset", type=int, metavar="ID", help="make it the next version of this dataset, which tools made")
+    parser.set_defaults(act=apply_tool)
 
 
 def add_runs_command(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +103,21 @@ def print_runs(options: argparse.Namespace) -> int:
     filters = {name: value for name, value in (("status", options.status), ("tag", options.tag), ("q", options.query)) if value}
     for _, run in zip(range(options.limit), Lab().runs(**filters), strict=False):
         print(format_json(run) if options.json else format_run(run))
+    return FINE
+
+
+def apply_tool(options: argparse.Namespace) -> int:
+    lab = Lab()
+    made = lab.apply_tool(options.version, options.tool, parse_changes(options.set), seed=options.seed, name=options.name, dataset=options.dataset)
+    made = lab.wait_for_version(made)
+    print(made.url)
+    if made.state == "failed":
+        print(made.error, file=sys.stderr)
+        return FAILED
+    rows, left_out = made.counts.get("items", 0), made.counts.get("left_out", {})
+    print(f"{rows} rows read, {made.counts['train']} made for training, {made.counts['test']} for testing")
+    for reason, count in left_out.items():
+        print(f"left out: {count} {reason}")
     return FINE
 
 

@@ -164,6 +164,34 @@ class Lab:
         query = {"split": split, "provenance": "true" if provenance else "false"}
         return map(json.loads, self.requests.stream_lines(f"/versions/{version_id}/rows", query))
 
+    def apply_tool(
+        self,
+        version: Version | int,
+        tool: str,
+        config: dict[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        name: str = "",
+        dataset: int | None = None,
+        notes: str = "",
+        key: str = "",
+    ) -> Version:
+        """A version that a dataset tool makes of this one: of a new dataset, or the next one of ``dataset``. A worker builds it;
+        ``wait_for_version`` waits. The same ``key`` makes it once within a day.
+        """
+        version_id = version.id if isinstance(version, Version) else version
+        body = {"tool": tool, "config": config or {}, "seed": seed, "name": name, "dataset": dataset, "notes": notes}
+        return self.requests.submit("POST", f"/versions/{version_id}/tool", Version, body, key=key or str(uuid.uuid4()))
+
+    def wait_for_version(self, version: Version | int, seconds: float | None = None, pause: float = PAUSE) -> Version:
+        """Until it is ready or its build has failed; ``state`` says which. Raises LabError after ``seconds`` (None: never)."""
+        version_id, deadline = version.id if isinstance(version, Version) else version, None if seconds is None else time.monotonic() + seconds
+        while (found := self.version(version_id)).state not in ("ready", "failed"):
+            if deadline is not None and time.monotonic() + pause > deadline:
+                raise LabError(f"version {found.number} of dataset {found.dataset} is still {found.state} after {seconds:g} s")
+            time.sleep(pause)
+        return found
+
     # launching
 
     def launch(

@@ -149,6 +149,7 @@ DONE: dict[str, tuple[Drive, dict[str, int]]] = {
     "dataset-new": (post("dataset-new", lambda cast: {"name": "D", "form": "preference", "queue": [cast.queue.pk]}), {"dataset.create": 1}),
     "dataset-import": (imported, {"dataset.import": 1, "dataset.freeze": 1}),
     "dataset-freeze": (post("dataset-freeze"), {"dataset.freeze": 1}),
+    "version-tool": (post("version-tool", {"tool": "skyreels-v2", "name": "Pairs"}), {"dataset.tool": 1, "dataset.freeze": 1}),
     "recall": (post("recall", lambda cast: {"kind": "labeller", "labeller": cast.user.pk, "reason": "r", "token": "t"}), {"label.recall": 1}),
     "recall-undo": (post("recall-undo"), {"label.restore": 1}),
     "run-feeds": (post("run-feeds", FEED, run_is(Status.RUNNING)), {"feed.start": 1, "queue.create": 1}),

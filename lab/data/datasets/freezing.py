@@ -14,12 +14,14 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Max
 
-from lab.data.datasets import files, importing_rows, storage_room
+from lab.data.datasets import files, importing_rows, storage_room, tool_rows
 from lab.data.datasets.models import Dataset, Form, Row, Source, Version, VersionState
 from lab.data.datasets.row_building import BATCH, Composition, Progress, compose_rows, finalize_rows
 from lab.data.datasets.rows import BuiltRow
 from lab.data.datasets.rules import DatasetRule, RuleError
 from lab.data.datasets.sides import SourceRollout, read_sides, read_token_edges
+from lab.data.datasets.tool_plan import KEY as TOOL
+from lab.data.datasets.tool_plan import ToolPlan
 from lab.data.datasets.turn_pairs import compose_turn_labels, select_labelled_rollouts
 from lab.data.datasets.votes import gold_scores, items_of, read_judged_items
 from lab.labelling.labels.models import Queue
@@ -37,6 +39,8 @@ PREVIEWED = 10_000  # items that a preview looks at
 
 def freeze_next_version(dataset: Dataset, user: User | None, rule: DatasetRule, notes: str = "", **more: Any) -> Version:
     """The next version, queued. Raises RuleError. ``more`` is stored with the rule."""
+    if TOOL not in more:
+        refuse_tool_dataset(dataset)
     rule = resolve_dataset_rule(dataset, rule)
     with transaction.atomic():
         Dataset.objects.select_for_update().same_row(dataset).get()
@@ -52,6 +56,12 @@ def freeze_next_version(dataset: Dataset, user: User | None, rule: DatasetRule, 
         record_audit_entry("dataset.freeze", version, team=dataset.team, actor=user, dataset=dataset.pk)
         enqueue_version_build(version)
     return version
+
+
+def refuse_tool_dataset(dataset: Dataset) -> None:
+    """Raises RuleError for a dataset whose rows no rule makes."""
+    if dataset.source == Source.TOOL:
+        raise RuleError([Problem("rule", "versions of this dataset are made by dataset tools", "apply a tool to one of its sources again")])
 
 
 def resolve_dataset_rule(dataset: Dataset, rule: DatasetRule) -> DatasetRule:
@@ -87,6 +97,8 @@ def build_version(version_id: int) -> None:
 
 
 def total_of(version: Version) -> int:
+    if plan := ToolPlan.read(version.rule):
+        return tool_rows.count_source_rows(version, plan)
     if version.dataset.source == Source.IMPORT:
         return 0
     if version.dataset.source == Source.TURNS:
@@ -96,6 +108,8 @@ def total_of(version: Version) -> int:
 
 def composed_of(version: Version) -> Composition:
     """What the version will hold. Raises Refusal when that is nothing."""
+    if TOOL in version.rule:
+        return tool_rows.compose_tool_rows(version, version.beat)
     rule = DatasetRule.read(version.rule)
     if version.dataset.source == Source.IMPORT:
         composed = compose_import(version, rule)
@@ -208,7 +222,11 @@ def row_of(version: Version, built_row: BuiltRow, index: int) -> Row:
 
 
 def preview_next_version(dataset: Dataset, rule: DatasetRule, most: int | None = None) -> Composition:
-    """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team."""
+    """What the next version of the dataset would hold under a rule; its queues may be others than the dataset's, of the same team.
+
+    Raises RuleError.
+    """
+    refuse_tool_dataset(dataset)
     rule = replace(rule, form=dataset.form)
     if dataset.source == Source.IMPORT:
         composed = Composition()

@@ -34,6 +34,7 @@ class Source(models.TextChoices):
     QUEUES = "queues"
     IMPORT = "import"
     TURNS = "turns"  # labels on turns of episodes
+    TOOL = "tool"  # versions of other datasets, with a dataset tool
 
 
 class Dataset(TeamOwned):
@@ -54,6 +55,11 @@ class Dataset(TeamOwned):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether its rows are made of labels: when those change, the same rule gives other rows."""
+        return self.source in (Source.QUEUES, Source.TURNS)
 
 
 class VersionState(models.TextChoices):
@@ -84,7 +90,7 @@ class Version(TeamOwned):
     error = models.TextField(blank=True)
     done = models.PositiveIntegerField(default=0)  # progress of the building
     total = models.PositiveIntegerField(default=0)
-    rule = models.JSONField(default=dict)  # complete, as frozen
+    rule = models.JSONField(default=dict)  # complete, as frozen; with what a tool was to do (tool_plan.ToolPlan) under "tool"
     digest = models.CharField(max_length=64, blank=True)
     train_file = models.CharField(max_length=200, blank=True)  # names below datasets_of(team)
     test_file = models.CharField(max_length=200, blank=True)

@@ -21,6 +21,7 @@ from lab.data.datasets.row_building import Composition
 from lab.data.datasets.row_diff import count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import build_row_display, names_of
 from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, WEIGHTED_FORMS, DatasetRule, RuleError
+from lab.data.datasets.tool_words import describe_tool_origin
 from lab.labelling.labels.models import ItemState, Kind, Purpose, Queue
 from lab.lib.numbers import parse_ids
 from lab.lib.refusals import Problem
@@ -187,6 +188,7 @@ def render_dataset_page(request: LabRequest, dataset: Dataset, params: Any, erro
         "may_lead": has_team_permission(request, "datasets.write"),
         "served": Worker.objects.serving(ANALYSIS).exists(),
         "refusal": bool(errors),
+        "tool": describe_tool_origin(versions[0]) if versions else None,
         **CHOICES,
     }
     return render(request, "datasets/dataset.html", context, status=422 if errors else 200)
@@ -213,7 +215,7 @@ def preview_dataset_rule(request: LabRequest, dataset_id: int) -> HttpResponse:
         "cleaners": CLEANERS.items(),
     }
     newest = dataset.versions.filter(state=VersionState.READY).first()
-    cut = dataset.source != Source.IMPORT and composed.items >= PREVIEWED
+    cut = dataset.is_labelled and composed.items >= PREVIEWED
     if newest and not cut:
         changes = count_differences(diff_entries(entries_of(newest), [make_diff_entry(row) for row in composed.rows]))
         context |= {"newest": newest, "changes": changes, "differ": sum(changes.values())}

@@ -8,6 +8,14 @@ from lab.data.datasets.formats.reading import FORMATS
 from lab.data.datasets.models import Form, Source, Version
 from lab.data.datasets.rules import ACTIONS, AGGREGATIONS, CLEANERS, CORRECTIONS, MARGINS, NEUTRALS, VOTES, DatasetRule
 
+ROW_WORDS = {
+    Form.PREFERENCE: "preference pairs",
+    Form.KTO: "labelled answers",
+    Form.COMPLETION: "prompts with completions",
+    Form.STEPWISE: "marked steps",
+    Form.PROMPT: "prompts with references",
+}
+
 
 def describe_rule(rule: DatasetRule, queues: Iterable[str], source: str = Source.QUEUES) -> list[tuple[str, str]]:
     """(setting, what it does), without settings that do nothing."""

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from lab.data.datasets import exports, importing, pages, version_pages
+from lab.data.datasets import exports, importing, pages, tool_pages, version_pages
 
 urlpatterns = [
     path("datasets/", pages.list_datasets, name="datasets"),
@@ -15,5 +15,7 @@ urlpatterns = [
     path("datasets/versions/<id:version_id>/since/", version_pages.show_changes_since, name="version-since"),
     path("datasets/versions/<id:version_id>/retry/", version_pages.retry_version_build, name="version-retry"),
     path("datasets/versions/<id:version_id>/export/", exports.export_version, name="version-export"),
+    path("datasets/versions/<id:version_id>/tool/", tool_pages.apply_version_tool, name="version-tool"),
+    path("datasets/versions/<id:version_id>/tool/preview/", tool_pages.preview_version_tool, name="version-tool-preview"),
     path("datasets/versions/<id:version_id>/diff/", version_pages.show_version_diff, name="version-diff"),
 ]

@@ -19,13 +19,14 @@ from lab.data.datasets import rule_form
 from lab.data.datasets.downstream import flags_of, runs_of
 from lab.data.datasets.exports import FORMATS, SHAPES_OF
 from lab.data.datasets.freezing import PREVIEWED, enqueue_version_build, preview_next_version
-from lab.data.datasets.models import Form, Row, Source, Version, VersionState
+from lab.data.datasets.models import Form, Row, Version, VersionState
 from lab.data.datasets.pages import by_field, stored_rule
 from lab.data.datasets.row_diff import KINDS, DiffEntry, RowDifference, count_differences, diff_entries, entries_of, make_diff_entry
 from lab.data.datasets.row_display import RowDisplay, build_row_display, names_of
 from lab.data.datasets.rows import SPANS
 from lab.data.datasets.rule_words import describe_rule, import_words
 from lab.data.datasets.rules import CLEANERS, DatasetRule, RuleError
+from lab.data.datasets.tool_words import describe_tool_origin, list_made_versions
 from lab.data.datasets.votes import items_of
 from lab.labelling.labels.models import Queue
 from lab.lib.numbers import parse_whole_number
@@ -105,8 +106,9 @@ def show_version(request: LabRequest, version_id: int) -> HttpResponse:
     page = pages.get_page(request.GET.get("page", "1"))
     people = names_of(request.team, {user for row in page for user in row.labellers} | labellers_of(version))
     rule = rule_of(version)
+    about = build_version_context(request, version)
     context = {
-        **build_version_context(request, version),
+        **about,
         "query": query,
         "page": page,
         "rows": [build_row_display(row, people) for row in page],
@@ -116,7 +118,8 @@ def show_version(request: LabRequest, version_id: int) -> HttpResponse:
         "cleaners": CLEANERS.items(),
         "only": ONLY.items(),
         "labellers": sorted(((pk, people[pk]) for pk in labellers_of(version) if pk in people), key=lambda labeller: labeller[1]),
-        "rule_words": [*import_words(version), *(describe_rule(rule, queue_names(version, rule), version.dataset.source) if rule else [])],
+        "rule_words": about["tool"].words if about["tool"] else describe_making(version, rule),
+        "made_versions": list_made_versions(version),
         "runs": runs_of([version]).get(version.pk, []),
         "others": list_comparable_versions(version),
         "formats": FORMATS.items(),
@@ -135,7 +138,8 @@ def build_version_context(request: LabRequest, version: Version) -> dict[str, An
         "later": newest,
         "may_lead": has_team_permission(request, "datasets.write"),
         "served": not version.is_open or Worker.objects.serving(ANALYSIS).exists(),
-        "imported": version.dataset.source == Source.IMPORT,
+        "labelled": version.dataset.is_labelled,
+        "tool": describe_tool_origin(version),
     }
 
 
@@ -152,6 +156,11 @@ def rule_of(version: Version) -> DatasetRule | None:
         return DatasetRule.read(version.rule) if version.rule else None
     except RuleError:
         return None
+
+
+def describe_making(version: Version, rule: DatasetRule | None) -> list[tuple[str, str]]:
+    """How the rows were made of labels or read from a file, in words."""
+    return [*import_words(version), *(describe_rule(rule, queue_names(version, rule), version.dataset.source) if rule else [])]
 
 
 def queue_names(version: Version, rule: DatasetRule) -> list[str]:
@@ -175,7 +184,7 @@ def show_changes_since(request: LabRequest, version_id: int) -> HttpResponse:
     """A piece of the page: how many rows the same rule would give differently now. Nothing is changed."""
     version = get_team_version(request, version_id)
     rule = rule_of(version)
-    if version.state != VersionState.READY or rule is None or version.dataset.source == Source.IMPORT:
+    if version.state != VersionState.READY or rule is None or not version.dataset.is_labelled:
         return HttpResponse("")
     if items_of(request.team, rule.queues).count() > PREVIEWED:  # too long to wait for unasked
         return render(request, "datasets/since.html", {"version": version, "unasked": True})

@@ -18,6 +18,7 @@ from django.urls import reverse
 
 from lab.data.datasets.downstream import flags_of
 from lab.data.datasets.models import Recall, RecallKind, Source, Version
+from lab.data.datasets.tool_plan import ToolPlan
 from lab.data.loop.policy_descent import LineageRun, RunLineage
 from lab.labelling.labels.models import Purpose, Queue
 from lab.lib.numbers import parse_whole_number
@@ -174,10 +175,20 @@ class GraphBuilder:
                 url = reverse("dataset", args=[version.dataset_id])
                 data = GraphNode(("data", f"turns {version.dataset_id}"), "Labels on turns", "labels", url)
                 self.graph.join(self.graph.add(data), key, "frozen into")
+            if version.dataset.source == Source.TOOL:
+                self.add_tool_source(version, key)
+                continue
             named = version.rule.get("queues") or [queue.pk for queue in version.dataset.queues.all()]
             for pk in named:
                 if pk in known:
                     self.graph.join(self.queue(known[pk]), key, "frozen into")
+
+    def add_tool_source(self, version: Version, key: tuple[str, str]) -> None:
+        """The version that a dataset tool made another of."""
+        plan = ToolPlan.read(version.rule)
+        source = next((other for other in self.versions if plan and other.pk == plan.version), None)
+        if plan and source:
+            self.graph.join(self.version(source), key, f"made by {plan.name}")
 
     def queue(self, queue: Queue) -> tuple[str, str]:
         about = {Purpose.AB: "blind A/B", Purpose.REWARD: "human reward"}.get(Purpose(queue.purpose), queue.get_kind_display().split(":")[0].lower())

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from lab.data.datasets.models import Recall, RecallKind, Source, Version
+from lab.data.datasets.models import Recall, RecallKind, Version
 from lab.data.datasets.rules import RuleError
 from lab.data.loop import recall_acts, recall_work
 from lab.data.loop.models import Withdrawal
@@ -62,7 +62,7 @@ def shown_of(recall: Recall, descent: RunLineage) -> RecallSummary:
 def describe_touched_version(recall: Recall, version: Version) -> AffectedVersion:
     later = Version.objects.filter(dataset=version.dataset, created_at__gt=recall.at) if recall.at else Version.objects.none()
     since = later.select_related("dataset").order_by("-number").first()
-    return AffectedVersion(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.source != Source.IMPORT)
+    return AffectedVersion(version, since if since != version else None, recall.kind != RecallKind.RULE and version.dataset.is_labelled)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

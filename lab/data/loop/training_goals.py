@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.data.datasets.models import Form, Source, Version
+from lab.data.datasets.rule_words import ROW_WORDS
+from trainers.contract.dataset_tools.registry import TOOLS
 from trainers.contract.hyperparameters import GROUP_TRAINERS
 
 
@@ -91,13 +93,6 @@ GOALS = (
         "sft", "SFT on corrections", "Imitates the corrected and chosen answers.", Form.COMPLETION, "cold-start", 1e-4, 2e-5, reads_spans=True
     ),
 )
-NEEDED = {
-    Form.PREFERENCE: "preference pairs",
-    Form.KTO: "labelled answers",
-    Form.COMPLETION: "prompts with completions",
-    Form.STEPWISE: "marked steps",
-    Form.PROMPT: "prompts with references",
-}
 
 
 def explain_goal_refusal(goal: TrainingGoal, version: Version) -> str:
@@ -106,5 +101,10 @@ def explain_goal_refusal(goal: TrainingGoal, version: Version) -> str:
     if goal.form == form or (goal.trainer == "kto" and form == Form.STEPWISE and imported):  # of the lab's own marks an answer may lack its end
         return ""
     is_file = version.dataset.source != Source.QUEUES
-    fix = f"Import a file of {NEEDED[goal.form]}." if is_file or goal.form == Form.PROMPT else "Create a dataset of that form from the same queues."
-    return f"Needs {NEEDED[goal.form]}; this version holds {NEEDED[form]}. {fix}"
+    needed = ROW_WORDS[goal.form]
+    is_made = any(kind.forms.get(str(form)) == goal.form for kind in TOOLS.values())  # type: ignore[call-overload]  # forms have the same names
+    if is_file and is_made:
+        fix = f"Apply a dataset tool that makes {needed}, or import a file of them."
+    else:
+        fix = f"Import a file of {needed}." if is_file or goal.form == Form.PROMPT else "Create a dataset of that form from the same queues."
+    return f"Needs {needed}; this version holds {ROW_WORDS[form]}. {fix}"

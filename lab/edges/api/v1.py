@@ -18,6 +18,7 @@ from lab.edges.api.operations import (
     clusterings,
     datasets,
     datasets_import,
+    datasets_tools,
     datasets_training,
     inbox,
     invitations,
@@ -56,7 +57,20 @@ from lab.edges.api.operations import annotations as said
 
 READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, reward_functions, said)
 EXPERIMENTS = (projects, runs, runs_bulk, runs_edits, run_queue, bin, runs_doctor, runs_attempts, ablations, sweeps, *READING, reports, catalog)
-LABELS = (queues, queues_leading, adjudication, review, quality, datasets_import, datasets, datasets_training, tasks, lineage, recalls)
+LABELS = (
+    queues,
+    queues_leading,
+    adjudication,
+    review,
+    quality,
+    datasets_import,
+    datasets,
+    datasets_tools,
+    datasets_training,
+    tasks,
+    lineage,
+    recalls,
+)
 POLICIES = (policies, policies_hub, policies_promotion, policies_retention)
 TEAM = (invitations, samplings, *POLICIES, inbox, alerts, alerts_webhooks, outside, usage, rollouts_retention, audit)
 for router in (section.router for section in (account, *EXPERIMENTS, *LABELS, *TEAM)):

@@ -189,7 +189,8 @@ ROUTES: dict[str, RouteAccess] = {
     # datasets and the loop
     **make_read_access("datasets", "dataset", "version", "version-since", "version-diff", "lineage", "recalls", ask="datasets.read"),
     **make_read_write_access("dataset-preview", ask="datasets.read"),
-    **make_read_write_access("dataset-new", "dataset-import", ask="datasets.write"),
+    **make_read_write_access("dataset-new", "dataset-import", "version-tool", ask="datasets.write"),
+    **make_read_access("version-tool-preview", ask="datasets.write"),
     **make_write_access("dataset-freeze", "version-retry", "recall-rebuild", ask="datasets.write"),
     **make_read_access("version-export", ask="datasets.export"),
     **make_read_write_access("recall", ask="datasets.recall"),

@@ -94,6 +94,7 @@ ACTIONS: dict[str, str] = {
     "dataset.create": "created a dataset",
     "dataset.import": "imported a dataset",
     "dataset.freeze": "froze a version",
+    "dataset.tool": "applied a dataset tool",
     "dataset.export": "exported a version",
     "label.recall": "recalled labels",
     "label.restore": "undid a recall",

@@ -41,7 +41,7 @@ class DatasetOut(Schema):
     name: str
     url: str
     form: str = Field(examples=["preference"], description="preference, kto, completion, stepwise or prompt.")
-    source: str = Field(description="queues, import or turns (labels on turns of episodes).")
+    source: str = Field(description="queues, import, turns (labels on turns of episodes) or tool (made of versions by dataset tools).")
     project: int | None
     queues: list[int] = Field(description="Ids of the queues whose labels are its rows.")
     created_at: datetime
