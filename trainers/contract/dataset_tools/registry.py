@@ -5,9 +5,10 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from trainers.contract.dataset_tools.base import DatasetTool
+from trainers.contract.dataset_tools.corrected_slips import CorrectedSlips
 from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
 
-BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers,)
+BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips)
 TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
 
 
