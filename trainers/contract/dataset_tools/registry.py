@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from trainers.contract.dataset_tools.base import DatasetTool
 from trainers.contract.dataset_tools.corrected_slips import CorrectedSlips
 from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
+from trainers.contract.dataset_tools.knowledge_lines import KnowledgeLines
 
-BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips)
+BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips, KnowledgeLines)
 TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
 
 
