@@ -35,7 +35,7 @@ ALIEN = (
 # Pages that show no text of the cast without being asked for more; every other must show its name.
 SILENT = {"atlas-tokens", "compare-rollouts", "method", "methods", "rollouts-histograms", "run-queue", "workers"}
 SILENT |= {"dataset-import", "dataset-preview", "recall", "run-wins", "version-since", "alert-preview", "api-docs", "policy-files", "usage-left"}
-SILENT |= {"runs-columns", "systems", "worlds", "world"}  # names of columns, settings and worlds
+SILENT |= {"runs-columns", "systems", "worlds", "world", "version-tool-preview"}  # names of columns, settings and worlds; counts
 SILENT |= {"bin", "bin-put"}  # the cast's run is in use, and so not in the bin
 # Every page tells what its content policy kept it from; nothing of ours may need to be kept from anything.
 COLLECTOR = """window.kept = [];

@@ -8,11 +8,15 @@ import time
 import types
 import typing
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from lab.data.datasets.freezing import build_version
+from lab.data.datasets.models import Dataset, Form, Row, Source, VersionState
+from lab.data.datasets.models import Version as FrozenVersion
 from lab.edges.api import openapi
 from lab.rollouts.trajectories.models import Rollout
 from lab.teams.accounts.models import Team, User
@@ -188,6 +192,48 @@ def test_labels_datasets_and_the_rows_of_a_version_are_read_also_past_a_break(la
         assert list(lab.version_rows(lab.version(cast.version.pk))) == whole
     assert lab.tokens(cast.rollout.pk).id == lab.rollout(cast.rollout.pk).id == cast.rollout.pk
     assert lab.ask("GET", "/me")["team"]
+
+
+@pytest.fixture
+def dataset_folder(tmp_path: Path, settings: Any) -> None:
+    settings.DATASETS_ROOT = tmp_path
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_dataset_tool_is_applied_and_waited_for(
+    doorway: Doorway,
+    lab: Lab,
+    secret: str,
+    team: Team,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    settings: Any,
+    tmp_path: Any,
+) -> None:
+    dataset = Dataset.objects.create(team=team, name="Sums", form=Form.COMPLETION, source=Source.IMPORT)
+    source = FrozenVersion.objects.create(dataset=dataset, number=1, state=VersionState.READY, digest="0" * 64)
+    for place, answer in enumerate(("Take 3.\nSo 3.", "Hello.")):
+        row = {"prompt": [{"role": "user", "content": f"{place}?"}], "completion": [{"role": "assistant", "content": answer}]}
+        Row.objects.create(version=source, place=place, split="train", row=row, digest=str(place) * 64)
+    queued = lab.apply_tool(source.pk, "skyreels-v2", {"distortion": "swap"}, name="Pairs")
+    assert (queued.state, queued.rule["tool"]["version"]) == ("queued", source.pk)
+    with pytest.raises(LabError, match="still queued"):
+        lab.wait_for_version(queued, seconds=0.1, pause=0.05)
+    build_version(queued.id)
+    ready = lab.wait_for_version(queued)
+    assert (ready.state, ready.counts["train"]) == ("ready", 1)
+    assert [row["rejected"][0]["content"] for row in lab.version_rows(ready)] == ["So 3.\nTake 3."]
+    with pytest.raises(LabError, match="per_answer"):
+        lab.apply_tool(source.pk, "skyreels-v2", {"per_answer": 0})
+
+    monkeypatch.setenv("LAB_URL", doorway.url)
+    monkeypatch.setenv("LAB_TOKEN", secret)
+    monkeypatch.setattr(Lab, "wait_for_version", lambda self, version: (build_version(version.id), self.version(version.id))[1])
+    assert commands.main(["tool", str(source.pk), "skyreels-v2", "--dataset", str(ready.dataset), "--seed", "3"]) == 0
+    assert "2 rows read, 1 made for training, 0 for testing\nleft out: 1 answers with fewer than two steps" in capsys.readouterr().out
+    assert commands.main(["tool", str(source.pk), "skyreels-v2", "--set", "per_answer=0"]) == 2
+    assert commands.main(["tool", str(source.pk), "advchain"]) == 1
+    assert "The tool made no rows" in capsys.readouterr().err
 
 
 @pytest.mark.django_db(transaction=True)
