@@ -43,6 +43,7 @@ def given(route: Route, cast: Cast) -> dict[str, Any]:
         "launch-preflight": {"recipe": "grpo"},
         "launch-compose": {"recipe": "grpo", "act": "0:base"},
         "ablation-new": {"from_run": str(cast.run.pk)},
+        "grid-new": {"from_run": str(cast.run.pk)},
         "run-queue-change": {"act": "queue", "queue": "gpu", "run": str(cast.run.number)},
         "runs-act": {"act": "tag", "tag": "t", "run": str(cast.run.number)},
         "project-move": {"kind": "run", "id": str(cast.run.number), "to": "none"},

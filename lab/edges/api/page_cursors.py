@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
 from ninja import Field, Schema
@@ -13,6 +14,8 @@ from lab.lib.numbers import MAX_ID, parse_whole_number
 
 Row = TypeVar("Row")
 MOST = 200
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_MICROSECONDS = 10**17  # since 1970; in the year 5138
 
 Limit = Annotated[int, Query(50, ge=1, le=MOST, description=f"Rows per page, up to {MOST}.")]
 After = Annotated[str, Query("", max_length=500, description="`next` of the previous page.")]
@@ -36,3 +39,12 @@ def parse_after_id(after: str) -> int:
     if (key := parse_whole_number(after)) is None:
         raise make_invalid_problem("after", "is not a valid page cursor", "use the value of the previous page, or leave it out for the first page")
     return key
+
+
+def to_microseconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def parse_before_moment(after: str) -> datetime:
+    """The moment in microseconds that a page begins before. Raises ApiProblem."""
+    return EPOCH + timedelta(microseconds=min(parse_after_id(after), MOST_MICROSECONDS))

@@ -20,6 +20,7 @@ from lab.edges.api.operations import (
     datasets_import,
     datasets_tools,
     datasets_training,
+    grids,
     inbox,
     invitations,
     lineage,
@@ -56,7 +57,22 @@ from lab.edges.api.operations import (
 from lab.edges.api.operations import annotations as said
 
 READING = (metrics, rollouts, branches, clusterings, saved_views, what_if, runs_prompts, reward_functions, said)
-EXPERIMENTS = (projects, runs, runs_bulk, runs_edits, run_queue, bin, runs_doctor, runs_attempts, ablations, sweeps, *READING, reports, catalog)
+EXPERIMENTS = (
+    projects,
+    runs,
+    runs_bulk,
+    runs_edits,
+    run_queue,
+    bin,
+    runs_doctor,
+    runs_attempts,
+    ablations,
+    grids,
+    sweeps,
+    *READING,
+    reports,
+    catalog,
+)
 LABELS = (
     queues,
     queues_leading,

@@ -93,8 +93,8 @@ def explain_dependents(team: Team, runs: Sequence[Run]) -> Reasons:
         reasons[run].append(f"the alias {name} is requested for one of its policies")
     for run in Push.objects.filter(checkpoint__run__in=runs, state__in=UNDER_WAY).values_list("checkpoint__run", flat=True).distinct():
         reasons[run].append("one of its policies is being pushed to a hub")
-    for run, name in AblationRun.objects.filter(run__in=runs).values_list("run", "ablation__name"):
-        reasons[run].append(f"the ablation “{name}” counts it")
+    for run, name, factors in AblationRun.objects.filter(run__in=runs).values_list("run", "ablation__name", "ablation__factors"):
+        reasons[run].append(f"the {'grid' if factors else 'ablation'} “{name}” counts it")
     explain_matches(runs, reasons)
     explain_open_queues(team, runs, reasons)
     with connection.cursor() as cursor:

@@ -119,9 +119,9 @@ ROUTES: dict[str, RouteAccess] = {
     # runs
     **make_read_access("runs", "workers", "methods", "method", "run", "run-logs", "run-config", "run-metrics", "run-metrics-csv", ask="runs.read"),
     **make_read_access("run-environment", "run-requirements", "systems", "worlds", "world", ask="runs.read"),
-    **make_read_access("recipe-saved", "ablations", "ablation", "sweeps", "sweep", ask="runs.read"),
+    **make_read_access("recipe-saved", "ablations", "ablation", "ablation-csv", "sweeps", "sweep", ask="runs.read"),
     **make_read_access("launch", ask="runs.launch"),
-    **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", "sweep-new", ask="runs.launch"),
+    **make_read_write_access("launch-preflight", "launch-recipe", "ablation-new", "grid-new", "sweep-new", ask="runs.launch"),
     **make_write_access(
         "launch-demo", "launch-compose", "recipe-save", "recipe-delete", "recipe-restore", "run-stop", "run-kill", "run-resume", ask="runs.launch"
     ),
@@ -134,7 +134,7 @@ ROUTES: dict[str, RouteAccess] = {
     **make_read_write_access("bin-put", ask="runs.launch"),
     **make_write_access("bin-restore", ask="runs.launch"),
     **make_write_access("bin-delete", ask="runs.delete"),
-    **make_write_access("ablation-more", "ablation-stop", "ablation-delete", ask="runs.launch"),
+    **make_write_access("ablation-more", "ablation-stop", "ablation-resume", "ablation-delete", ask="runs.launch"),
     **make_write_access("sweep-stop", "sweep-continue", "sweep-again", "sweep-delete", ask="runs.launch"),
     **make_read_access("run-edits", ask="runs.read"),
     **make_read_write_access("run-edit", ask="runs.edit"),

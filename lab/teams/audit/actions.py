@@ -59,6 +59,8 @@ ACTIONS: dict[str, str] = {
     "ablation.launch": "launched an ablation",
     "ablation.extend": "added seeds to an ablation",
     "ablation.stop": "stopped an ablation",
+    "ablation.resume": "resumed the runs of an ablation",
+    "ablation.export": "exported the figures of an ablation",
     "ablation.delete": "deleted an ablation",
     "sweep.launch": "started a sweep",
     "sweep.stop": "stopped a sweep",

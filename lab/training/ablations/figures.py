@@ -10,10 +10,11 @@ from uuid import UUID
 
 from django.urls import reverse
 
+from lab.training.ablations.budgets import find_budget_cuts
 from lab.training.ablations.intervals import MeanEstimate, estimate_mean_interval
 from lab.training.ablations.models import Ablation, AblationRun
-from lab.training.ablations.quantities import AblationQuantity, quantities_of, read_run_values
-from lab.training.ablations.variants import BASE, FULL, variant_without, variants_of
+from lab.training.ablations.quantities import AblationQuantity, list_quantities, read_run_values
+from lab.training.ablations.variants import BASE, FULL, variant_without
 from lab.training.runs.models import OPEN, Run, Status
 from lab.training.runs.stack import stack_of
 
@@ -79,11 +80,13 @@ class AblationFigures:
 def build_ablation_figures(ablation: Ablation, members: list[AblationRun]) -> AblationFigures:
     """From the finished runs among ``members``; a quantity that none of them has is left out once there are any."""
     finished = [member.run for member in members if member.run.status == Status.FINISHED]
-    known = [(quantity, read_run_values(quantity, finished)) for quantity in quantities_of(ablation.spec)]
+    cuts = find_budget_cuts(ablation.read_matched_budget(), [run.pk for run in finished])
+    known = [(quantity, read_run_values(quantity, finished, cuts)) for quantity in list_quantities(ablation)]
     known = [(quantity, of_run) for quantity, of_run in known if of_run or not finished]
     tables = [(quantity, by_variant(members, of_run)) for quantity, of_run in known]
-    rows = [build_variant_row(variant.name, index, members, tables) for index, variant in enumerate(variants_of(ablation.spec))]
-    contributions = [compute_contribution(ablation.spec, method, tables) for method in stack_of(ablation.spec).methods]
+    rows = [build_variant_row(variant.name, index, members, tables) for index, variant in enumerate(ablation.list_variants())]
+    methods = () if ablation.is_grid else stack_of(ablation.spec).methods
+    contributions = [compute_contribution(ablation.spec, method, tables) for method in methods]
     return AblationFigures([quantity for quantity, _ in known], rows, contributions, build_ablation_charts(rows, tables))
 
 

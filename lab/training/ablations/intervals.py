@@ -1,4 +1,4 @@
-"""Means with 95 % intervals from Student's t distribution."""
+"""Means with 95 % intervals from Student's t distribution, p-values of a mean of zero, and Holm's correction of several."""
 
 from __future__ import annotations
 
@@ -50,3 +50,25 @@ def t_quantile(degrees_of_freedom: int, confidence: float = CONFIDENCE) -> float
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # here, because it is a tenth of what each process imports at its start
 
     return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
+
+
+def compute_zero_p(estimate: MeanEstimate) -> float | None:
+    """Two-sided p-value of a true mean of 0 by Student's t; None for a single value."""
+    from scipy.special import stdtr
+
+    if estimate.half is None:
+        return None
+    if estimate.half == 0:
+        return 1.0 if estimate.mean == 0 else 0.0
+    standard_error = estimate.half / t_quantile(estimate.count - 1)
+    return float(2 * stdtr(estimate.count - 1, -abs(estimate.mean) / standard_error))
+
+
+def adjust_holm(values: Sequence[float]) -> list[float]:
+    """p-values that hold for all comparisons together (Holm 1979, Scandinavian Journal of Statistics 6), in the order given."""
+    order = sorted(range(len(values)), key=lambda index: values[index])
+    adjusted, highest = [0.0] * len(values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[index]))
+        adjusted[index] = highest
+    return adjusted

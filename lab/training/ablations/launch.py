@@ -1,4 +1,4 @@
-"""Queueing the runs of an ablation: all of them or, when one is refused, none."""
+"""Queueing the runs of an ablation or a grid: all of them or, when one is refused, none. And stopping, resuming and forgetting them together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from django.db import transaction
 
 from lab.teams.accounts.models import Team, User
 from lab.teams.audit.recording import record_audit_entry
+from lab.training.ablations.factors import Cell
+from lab.training.ablations.grid_checks import count_runs_refusal, find_grid_problems
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.ablations.variants import first_seed, variants_of
 from lab.training.runs import live
-from lab.training.runs.launch import launch_run
-from lab.training.runs.models import OPEN, Run
+from lab.training.runs.launch import enqueue_run, launch_run
+from lab.training.runs.models import OPEN, RESUMABLE, TAG_LENGTH, Run
 from lab.training.runs.placement import inherit_place
 from trainers.contract.spec import Problem, SpecError
 
@@ -47,11 +49,24 @@ def create_ablation(team: Team, author: User | None, name: str, spec: Spec, seed
     return ablation
 
 
+def create_grid(grid: Ablation) -> Ablation:
+    """Stores a grid and queues the runs of every cell: all of them or, when one is refused, nothing. Raises SpecError."""
+    if problems := find_grid_problems(grid):
+        raise SpecError(problems)
+    grid.name = grid.name.strip()[:NAME_LENGTH] or "Grid"
+    with transaction.atomic():
+        grid.save(force_insert=True)
+        queue_ablation_runs(grid, grid.author, range(grid.seeds))
+        record_audit_entry("ablation.launch", grid, actor=grid.author, seeds=grid.seeds, runs=grid.members.count(), cells=len(grid.list_variants()))
+    return grid
+
+
 def add_seeds(ablation: Ablation, author: User | None, more: int) -> Ablation:
     """Queues every variant with ``more`` further seeds. Raises SpecError."""
     with transaction.atomic():
         locked = Ablation.objects.select_for_update().same_row(ablation).get()
-        raise_seed_problem(explain_launch_refusal(locked.spec, more, locked.seeds), more)
+        refusal = count_runs_refusal(locked, more, locked.seeds) if locked.is_grid else explain_launch_refusal(locked.spec, more, locked.seeds)
+        raise_seed_problem(refusal, more)
         queue_ablation_runs(locked, author, range(locked.seeds, locked.seeds + more))
         locked.seeds += more
         locked.save(update_fields=["seeds"])
@@ -67,11 +82,19 @@ def raise_seed_problem(reason: str, seeds: int) -> None:
 def queue_ablation_runs(ablation: Ablation, author: User | None, places: range) -> None:
     """Seed by seed, so that all variants of the first seed are there before the second begins."""
     for index in places:
-        for variant in variants_of(ablation.spec):
+        for variant in ablation.list_variants():
             seed = first_seed(ablation.spec) + index
             name = run_name(ablation.name, f"{variant.name}, seed {seed}")
             run = launch_run(ablation.team, author, variant.spec(ablation.spec, index), name, place=inherit_place(ablation.source))
+            if isinstance(variant, Cell):
+                Run.objects.same_row(run).update(tags=write_cell_tags(variant))
             AblationRun.objects.create(ablation=ablation, run=run, variant=variant.name, seed=seed)
+
+
+def write_cell_tags(cell: Cell) -> list[str]:
+    """The levels of a cell as tags of its runs, each once; a comma would end a tag."""
+    tags = {tag.casefold(): tag for level in cell.levels if (tag := " ".join(level.name.replace(",", " ").split())[:TAG_LENGTH].strip())}
+    return list(tags.values())
 
 
 def run_name(ablation: str, what: str) -> str:
@@ -90,6 +113,19 @@ def request_ablation_stop(ablation: Ablation) -> int:
     if stopped:
         record_audit_entry("ablation.stop", ablation, runs=stopped)
     return stopped
+
+
+def resume_ablation_runs(ablation: Ablation) -> int:
+    """Queues every stopped, failed or lost run again, from its last checkpoint; returns how many. Archived ones stay."""
+    resumed = 0
+    for run in Run.objects.of(ablation.team).filter(member__ablation=ablation, status__in=RESUMABLE).order_by("number"):
+        if run.resume():
+            enqueue_run(run)
+            live.publish_state(run)
+            resumed += 1
+    if resumed:
+        record_audit_entry("ablation.resume", ablation, runs=resumed)
+    return resumed
 
 
 def delete_ablation_record(ablation: Ablation) -> None:

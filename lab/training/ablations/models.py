@@ -1,4 +1,4 @@
-"""Ablations: which runs belong together, as which variant of a recipe and with which seed."""
+"""Ablations and experiment grids: which runs belong together, as which variant of a recipe and with which seed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from django.db.models import Count, Q
 
 from lab.teams.accounts.models import Team
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
+from lab.training.ablations.budgets import Budget, read_budget
+from lab.training.ablations.factors import Cell, Factor, list_cells, read_factors
+from lab.training.ablations.variants import Variant, variants_of
 from lab.training.runs.models import OPEN, Run, Status
 
 
@@ -24,8 +27,12 @@ class AblationQuerySet(TeamQuerySet["Ablation"]):
 
 
 class Ablation(TeamOwned):
-    """A recipe taken apart: ``spec`` is the full stack, with names where a launched spec has paths
-    (``lab.training.runs.references.restore_reference_names``)."""
+    """Variants of a recipe, each with several seeds. ``spec`` is the recipe, with names where a launched spec has paths
+    (``lab.training.runs.references.restore_reference_names``).
+
+    Without ``factors`` the recipe is taken apart: the full stack, the stack without each method, the base. With them it is an experiment grid, whose
+    variants are the combinations of their levels, compared at ``budget``.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey(Team, models.CASCADE, related_name="ablations")
@@ -34,6 +41,8 @@ class Ablation(TeamOwned):
     name = models.CharField(max_length=100)
     spec = models.JSONField()
     seeds = models.PositiveSmallIntegerField()  # of each variant
+    factors = models.JSONField(default=list, db_default=[])  # of a grid, as ``factors.Factor`` writes them
+    budget = models.JSONField(default=dict, db_default={})  # of a grid, as ``budgets.Budget`` writes it
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = TeamManager.from_queryset(AblationQuerySet)()  # type: ignore[misc,assignment]
@@ -45,13 +54,32 @@ class Ablation(TeamOwned):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_grid(self) -> bool:
+        return bool(self.factors)
+
+    @property
+    def noun(self) -> str:
+        return "grid" if self.is_grid else "ablation"
+
+    def list_factors(self) -> list[Factor]:
+        """Of a grid; none of an ablation."""
+        return read_factors(self.factors)
+
+    def read_matched_budget(self) -> Budget:
+        return read_budget(self.budget)
+
+    def list_variants(self) -> list[Variant] | list[Cell]:
+        """Every variant that each seed is launched of."""
+        return list_cells(self.list_factors(), self.read_matched_budget().steps) if self.is_grid else variants_of(self.spec)
+
     def in_order(self) -> list[AblationRun]:
         """Its runs, seed by seed."""
         return list(self.members.select_related("run").defer("run__spec", "run__special_tokens").order_by("seed", "pk"))
 
 
 class AblationRun(TeamOwned):
-    """One run of an ablation. ``variant`` is "full", "base" or "without <method>"."""
+    """One run of an ablation. ``variant`` is "full", "base" or "without <method>"; in a grid the levels of its cell."""
 
     team_path = "ablation__team"
 

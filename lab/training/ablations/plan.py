@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404
 from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import Team
 from lab.training.ablations.launch import MOST_RUNS, explain_launch_refusal
+from lab.training.ablations.spec_checks import problems_of
 from lab.training.ablations.variants import Variant, variants_of
 from lab.training.catalog.catalog import CatalogError, load_catalog
 from lab.training.runs import hold_reasons
@@ -116,17 +117,6 @@ def find_plan_problems(team: Team, spec: Spec, seeds: int) -> tuple[str, ...]:
 def find_variant_problems(team: Team, spec: Spec, seeds: int) -> list[tuple[str, Problem]]:
     """(variant, what is wrong with it)."""
     return [(variant.name, problem) for variant in variants_of(spec) for problem in problems_of(team, variant.spec(spec, seeds - 1))]
-
-
-def problems_of(team: Team, spec: Spec) -> list[Problem]:
-    try:
-        checked = check_launch_spec(team, {**spec, "output": PENDING})
-    except SpecError as error:
-        return list(error.problems)
-    known = load_catalog().methods_by_name
-    if not all(choice.name in known for choice in (stacking.base_choice(checked), *checked.methods)):
-        return []
-    return list(stacking.check_stack(checked, known).problems)
 
 
 def find_source_run(team: Team, key: str) -> Run | None:

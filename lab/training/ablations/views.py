@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -17,6 +17,7 @@ from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.requests import LabRequest
 from lab.training.ablations import from_form, launch
 from lab.training.ablations.figures import build_ablation_figures, compute_ablation_progress
+from lab.training.ablations.grid_views import export_figures_csv, show_grid
 from lab.training.ablations.models import Ablation
 from lab.training.ablations.plan import AblationPlan, read_plan
 from lab.training.runs.form_tokens import act_once_per_token
@@ -79,6 +80,8 @@ def show_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """Progress and figures; ``?part=live`` only what changes while runs train."""
     ablation = ablation_of(request, ablation_id)
     members = ablation.in_order()
+    if ablation.is_grid:
+        return show_grid(request, ablation, members)
     context = {
         "room": "ablations",
         "ablation": ablation,
@@ -90,6 +93,11 @@ def show_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
     }
     part = "#live" if request.GET.get("part") == "live" else ""
     return TemplateResponse(request, f"ablations/detail.html{part}", context)
+
+
+@require_safe
+def export_ablation(request: LabRequest, ablation_id: Any) -> StreamingHttpResponse:
+    return export_figures_csv(request, ablation_of(request, ablation_id))
 
 
 @require_POST
@@ -121,8 +129,17 @@ def stop_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
 
 
 @require_POST
+def resume_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
+    """Every run that was stopped, failed or lost goes on from its last checkpoint."""
+    resumed = launch.resume_ablation_runs(ablation_of(request, ablation_id))
+    messages.info(request, f"{resumed} run{'' if resumed == 1 else 's'} queued again." if resumed else "No run of it can be resumed.")
+    return redirect("ablation", ablation_id=ablation_id)
+
+
+@require_POST
 def delete_ablation(request: LabRequest, ablation_id: Any) -> HttpResponse:
     """The ablation goes, its runs stay."""
-    launch.delete_ablation_record(ablation_of(request, ablation_id))
-    messages.success(request, "Ablation deleted. Its runs are still in the list of runs.")
+    ablation = ablation_of(request, ablation_id)
+    launch.delete_ablation_record(ablation)
+    messages.success(request, f"{ablation.noun.capitalize()} deleted. Its runs are still in the list of runs.")
     return redirect("ablations")

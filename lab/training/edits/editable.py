@@ -73,7 +73,8 @@ def find_edit_objection(run: Run) -> str:
     if (trial := getattr(run, "trial", None)) is not None:
         return f"It is {trial} of the sweep “{trial.sweep}”: an edit would make its score incomparable. Clone the run and edit the clone."
     if (member := getattr(run, "member", None)) is not None:
-        return f"It is part of the ablation “{member.ablation}”: an edit would make its results incomparable. Clone the run and edit the clone."
+        whole = f"the {member.ablation.noun} “{member.ablation}”"
+        return f"It is part of {whole}: an edit would make its results incomparable. Clone the run and edit the clone."
     return ""
 
 

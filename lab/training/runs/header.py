@@ -112,6 +112,7 @@ def build_header_actions(run: Run) -> list[HeaderAction]:
         *([feeds] if run.trainer in GROUP_TRAINERS and run.is_open else []),
         *([ablate] if stack_of(run.spec).methods else []),
         HeaderAction("sweep", "Sweep from this run", "sweeps", f"{reverse('sweep-new')}?from_run={run.pk}", post=False, minor=True),
+        HeaderAction("grid", "Grid from this run", "ablations", f"{reverse('grid-new')}?from_run={run.pk}", post=False, minor=True),
         *offer_archive(run),
         offer_deletion(run),
         HeaderAction(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lab.training.ablations.plan import problems_of
+from lab.training.ablations.spec_checks import problems_of
 from lab.training.runs.launch import PENDING
 from lab.training.runs.references import OUTSIDE, resolve_references
 from lab.training.runs.spec_fields import BoundedField, IntegerField, SpecField

@@ -7,19 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, QueryDict
+from django.http import QueryDict
 
 from lab.lib.numbers import parse_whole_number
 from lab.teams.accounts.models import Team, User
-from lab.training.ablations.plan import expected_seconds, find_source_run, given_spec, recipe_seconds
-from lab.training.catalog.catalog import CatalogError, load_catalog
-from lab.training.runs import drafts, hold_reasons
+from lab.training.ablations.plan import expected_seconds, recipe_seconds
+from lab.training.ablations.starts import read_start
+from lab.training.runs import hold_reasons
 from lab.training.runs.launch import PENDING, check_launch_spec
 from lab.training.runs.models import Run
 from lab.training.runs.placement import inherit_place
 from lab.training.runs.preflight import PreflightError, run_preflight
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
-from lab.training.runs.references import restore_reference_names
 from lab.training.runs.spec_fields import SpecField
 from lab.training.sweeps.checks import MAX_STEPS, find_sweep_problems
 from lab.training.sweeps.models import Direction, Sampler, Sweep
@@ -124,31 +123,6 @@ def read_plan(team: Team, author: User | None, data: QueryDict, spec: Spec | Non
     sweep = Sweep(team=team, author=author, source=source, spec=spec, **read_settings(data, spec, source))
     sweep.space = [axis.as_json() for axis in read_axis_inputs(data, fields)]
     return SweepPlan(sweep, list(list_axis_inputs(spec, fields, data, ())))
-
-
-def read_start(team: Team, data: QueryDict) -> tuple[Spec | None, Run | None]:
-    """The spec that is searched around, and the run it is of. Raises Http404."""
-    if source := find_source_run(team, data.get("from_run", "")):
-        return restore_reference_names(team, source.spec), source
-    if recipe := data.get("recipe", ""):
-        return recipe_spec(recipe), None
-    if "spec" not in data:
-        return None, None
-    spec = given_spec(data.get("spec", ""))
-    if spec is None:
-        raise Http404("this is no spec")
-    return spec, None
-
-
-def recipe_spec(name: str) -> Spec:
-    """Of a recipe of one stage. Raises Http404."""
-    try:
-        draft = drafts.of_recipe(load_catalog(), name)
-    except CatalogError as error:
-        raise Http404(str(error)) from None
-    if draft.is_chain:
-        raise Http404("a multi-stage recipe cannot be swept")
-    return draft.stages[0][1]
 
 
 def read_settings(data: QueryDict, spec: Spec, source: Run | None) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""Ablations: a recipe taken apart, its runs with several seeds, and what each method contributes."""
+"""Ablations: a recipe taken apart, its runs with several seeds, and what each method contributes. Grids are listed, stopped, resumed and deleted here
+too; ``grids`` launches and reads them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from lab.edges.api.estimates import EstimateOut, estimate_launch_cost
 from lab.edges.api.idempotency import Key, run_idempotent_action
 from lab.edges.api.launch_bodies import OUTPUT
 from lab.edges.api.operations.account import Person, serialize_person
-from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_after_id
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_before_moment, to_microseconds
 from lab.edges.api.problems import ApiProblem, field_problem, make_validation_problem
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 from lab.training.ablations import launch
@@ -33,12 +35,11 @@ from lab.training.runs.stack import stack_of
 from trainers.contract.spec import SpecError
 
 router = make_router("Ablations")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_MICROSECONDS = 10**17  # since 1970; in the year 5138
 
 
 class AblationOut(Schema):
     id: UUID
+    kind: str = Field(description="ablation or grid.")
     name: str
     url: str
     run: UUID | None = Field(description="The run whose recipe is ablated; null if it was created from a spec.")
@@ -78,7 +79,7 @@ class SeedOut(Schema):
 
 
 class VariantOut(Schema):
-    name: str = Field(description="full, base, or `without` and a method.", examples=["without rs-grpo"])
+    name: str = Field(description="full, base, or `without` and a method; in a grid the levels of its cell.", examples=["without rs-grpo"])
     seeds: list[SeedOut]
     means: dict[str, MeanOut | None] = Field(description="Quantity → mean over the finished seeds.")
     differences: dict[str, MeanOut | None] = Field(description="Quantity → this variant minus the full stack, paired by seed.")
@@ -127,6 +128,10 @@ class Stopped(Schema):
     stopped: int = Field(description="Runs that were asked to stop and save.")
 
 
+class Resumed(Schema):
+    resumed: int = Field(description="Runs that were queued again.")
+
+
 def ablation_of(request: HttpRequest, ablation_id: UUID) -> Ablation:
     """The team's ablation with its counts. Raises Http404."""
     ablation = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(pk=ablation_id).first()
@@ -138,7 +143,7 @@ def ablation_of(request: HttpRequest, ablation_id: UUID) -> Ablation:
 def serialize_ablation(ablation: Any) -> dict[str, Any]:
     """``ablation`` comes with its counts."""
     stack = stack_of(ablation.spec)
-    fields = {name: getattr(ablation, name) for name in ("name", "seeds", "runs", "finished", "open", "created_at")}
+    fields = {"kind": ablation.noun} | {name: getattr(ablation, name) for name in ("name", "seeds", "runs", "finished", "open", "created_at")}
     about = {"id": ablation.pk, "url": build_absolute_url(team_path(ablation.team, "ablation", ablation.pk)), "run": ablation.source_id}
     return {
         **fields,
@@ -199,18 +204,9 @@ def serialize_contribution(contribution: Contribution) -> dict[str, Any]:
 
 @router.get("/ablations", auth=require_permission("runs.read"), response=Page[AblationOut], summary="List ablations")
 def list_ablations(request: HttpRequest, after: After, limit: Limit) -> object:
-    """Newest first."""
+    """Ablations and grids, newest first."""
     rows = Ablation.objects.of(caller_of(request).team).counted().select_related("team", "author").filter(created_at__lt=parse_before_moment(after))
     return paginate_rows(list(rows.order_by("-created_at")[: limit + 1]), limit, lambda row: to_microseconds(row.created_at), serialize_ablation)
-
-
-def to_microseconds(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
-def parse_before_moment(after: str) -> datetime:
-    """The moment in microseconds that a page begins before. Raises ApiProblem."""
-    return EPOCH + timedelta(microseconds=min(parse_after_id(after), MOST_MICROSECONDS))
 
 
 @router.get("/ablations/{uuid:ablation_id}", auth=require_permission("runs.read"), response=AblationDetail, summary="One ablation with its results")
@@ -274,6 +270,15 @@ def stop_ablation(request: HttpRequest, ablation_id: UUID) -> object:
     if not stopped:
         raise ApiProblem("conflict", "Nothing was changed: none of its runs is waiting or training.")
     return {"stopped": stopped}
+
+
+@router.post("/ablations/{uuid:ablation_id}/resume", auth=require_permission("runs.launch"), response=Resumed, summary="Resume an ablation")
+def resume_ablation(request: HttpRequest, ablation_id: UUID) -> object:
+    """Its stopped, failed and lost runs are queued again and continue from their last checkpoints."""
+    resumed = launch.resume_ablation_runs(ablation_of(request, ablation_id))
+    if not resumed:
+        raise ApiProblem("conflict", "Nothing was changed: none of its runs can be resumed.")
+    return {"resumed": resumed}
 
 
 @router.delete("/ablations/{uuid:ablation_id}", auth=require_permission("runs.launch"), response={204: None}, summary="Delete an ablation")

@@ -11,9 +11,9 @@ from ninja import Field, Schema, Status
 
 from lab.edges.api.base import caller_of, make_router, require_permission
 from lab.edges.api.idempotency import Key, run_idempotent_action
-from lab.edges.api.operations.ablations import parse_before_moment, problems_at, to_microseconds
+from lab.edges.api.operations.ablations import problems_at
 from lab.edges.api.operations.account import Person, serialize_person
-from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows
+from lab.edges.api.page_cursors import After, Limit, Page, paginate_rows, parse_before_moment, to_microseconds
 from lab.edges.api.problems import ApiProblem
 from lab.edges.api.sweep_bodies import SweepIn, plan_sweep
 from lab.teams.accounts.addresses import build_absolute_url, team_path
