@@ -53,7 +53,7 @@ def build_cold_start_config() -> SFT:
 def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
     """Folder of the cold-started policy; trains it first if this machine has not done so. Raises Stopped."""
     how = build_cold_start_config()
-    task = forget_run_seed(task)
+    task = find_cold_start_task(task)
 
     def train(start: Path, folder: Path) -> None:
         spec = RunSpec(
@@ -79,6 +79,9 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
     return tiny.cached_cold_start(task, difficulty, train, how.model_dump())
 
 
-def forget_run_seed(task: Task) -> Task:
-    """The task as every run has it: what is kept for all of them must not hold the noise that a world draws in the run that came first."""
-    return type(task)(dict(task.options)) if isinstance(task, World) else task
+def find_cold_start_task(task: Task) -> Task:
+    """The task as every run has it: what is kept for all of them must not hold the noise that a world draws in the run that came first.
+
+    A world whose first policy is the same under several options says with which ones it is trained (``start_options``).
+    """
+    return type(task)(dict(getattr(task, "start_options", task.options))) if isinstance(task, World) else task

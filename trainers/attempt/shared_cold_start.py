@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.attempt.cold_start import build_cold_start_config
+from trainers.attempt.cold_start import build_cold_start_config, find_cold_start_task
 from trainers.contract.spec import RunSpec, TinyPolicy
 from trainers.policies import tiny
 from trainers.tasks import registry
@@ -20,6 +20,8 @@ def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
     if spec.task.file is not None or not equals_cold_start(spec):
         return False
     task = registry.load_chosen_task(spec.task)
+    if find_cold_start_task(task).options != task.options:  # it has trained on something else than a cold start does
+        return False
     if is_being_trained(task.cache_key, spec.task.difficulty):
         return False
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.adapters.sft import build_demonstrations
-from trainers.attempt.cold_start import build_cold_start_config, forget_run_seed
+from trainers.attempt.cold_start import build_cold_start_config, find_cold_start_task
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.contract.events import COLD_START
@@ -34,7 +34,7 @@ Pair = tuple[list[int], list[int]]  # ids of a prompt, and of an answer with its
 
 def ensure_masked_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
     """Folder of the masked policy after its start; trains it first if this machine has not done so. Raises Stopped."""
-    how, task = build_cold_start_config(), forget_run_seed(task)
+    how, task = build_cold_start_config(), find_cold_start_task(task)
 
     def write(folder: Path) -> None:
         tokenizer = tiny.build_tokenizer(*family_of(task))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from trainers.adapters.sft import tokenize_turns
-from trainers.attempt.cold_start import forget_run_seed
+from trainers.attempt.cold_start import find_cold_start_task
 from trainers.contract.spec import SpecError, TaskChoice
 from trainers.policies import tiny
 from trainers.policies.sampling import chat_ids
@@ -69,5 +69,5 @@ def test_a_kept_cold_start_does_not_depend_on_the_seed_of_the_run_that_made_it()
         return [world.demonstration(example, rng) for example in examples]
 
     assert tell(first) != tell(other)
-    assert tell(forget_run_seed(first)) == tell(forget_run_seed(other))
-    assert forget_run_seed(first).cache_key == first.cache_key
+    assert tell(find_cold_start_task(first)) == tell(find_cold_start_task(other))
+    assert find_cold_start_task(first).cache_key == first.cache_key
