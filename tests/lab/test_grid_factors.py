@@ -27,7 +27,7 @@ SPEC: dict[str, Any] = {
 PATHS = st.sampled_from(["seed", "training.beta", "methods.0.config.x", "methods.kimi-k2.5.config.y", "base"])
 SIMPLE = st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats(-1e3, 1e3) | st.text("ab ;=:.\"'é0[{", max_size=8)
 VALUES = SIMPLE | st.lists(SIMPLE, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=3), SIMPLE, max_size=2)
-NAMES = st.text("abcXYZ 019-äé", min_size=1, max_size=12).map(str.strip).filter(bool)
+NAMES = st.text("abcXYZ 019-äé", min_size=1, max_size=12).map(lambda text: " ".join(text.split())).filter(bool)
 
 
 @given(st.lists(st.tuples(NAMES, st.dictionaries(PATHS, VALUES, max_size=3)), max_size=4))

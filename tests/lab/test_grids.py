@@ -127,12 +127,13 @@ def level(name: str, **changes: Any) -> dict[str, Any]:
         ([{"name": "", "levels": TRAINER["levels"]}], ["factors.0.name"]),
         ([TRAINER, {**RATE, "name": "trainer"}], ["factors.1.name"]),
         ([{"name": "One", "levels": [level("a")]}], ["factors.0.levels"]),
+        ([{"name": "Lines", "levels": [level("a\nb"), level("c ")]}], ["factors.0.levels", "factors.0.levels"]),
         ([{"name": "Twice", "levels": [level("a"), level("A")]}], ["factors.0.levels"]),
         ([{"name": "Dot", "levels": [level("a · b"), level("a")]}], ["factors.0.levels"]),
         ([{"name": "Mixed", "levels": [level("a"), {"name": "b", "metric": "heldout/b"}]}], ["factors.0.levels"]),
         ([{"name": "NUL", "levels": [level("a\0"), level("b")]}], ["factors.0.levels.0.name"]),
         ([{"name": "Infinite", "levels": [level("a", training__beta=float("inf")), level("b")]}], ["factors.0.levels.0.changes.training.beta"]),
-        ([MEASURED], ["seeds"]),
+        ([MEASURED], ["factors"]),
         ([TRAINER, MEASURED, {**MEASURED, "name": "Again"}], ["factors"]),
         ([RATE, {**RATE, "name": "Again"}], ["factors.1.levels"]),
         ([RATE, {"name": "Whole", "levels": [level("a", training={"trainer": "sft"}), level("b")]}], ["factors.1.levels"]),
@@ -231,7 +232,7 @@ def fill(grid: Ablation, accuracy: dict[str, float]) -> None:
         finish(member, heldout_accuracy=[(0, 0.1), (20, accuracy[member.variant] + 0.01 * (member.seed - 3))])
 
 
-ACCURACY = {"SFT · low": 0.3, "SFT · high": 0.5, "GRPO · low": 0.4, "GRPO · high": 0.9}
+ACCURACY = {"SFT · low": 0.3, "SFT · high": 0.55, "GRPO · low": 0.4, "GRPO · high": 0.9}
 
 
 def test_differences_between_two_levels_are_paired_by_seed_with_an_arrow_and_holm(grid: Ablation, as_owner: Client) -> None:
@@ -240,14 +241,28 @@ def test_differences_between_two_levels_are_paired_by_seed_with_an_arrow_and_hol
     low, high = found["", "low", ""], found["", "high", ""]
     assert low.estimate is not None
     assert high.estimate is not None
-    assert (low.estimate.mean, high.estimate.mean) == (pytest.approx(0.1), pytest.approx(0.4))
+    assert (low.estimate.mean, high.estimate.mean) == (pytest.approx(0.1), pytest.approx(0.35))
     assert low.estimate.half == pytest.approx(0.0, abs=1e-9), "what the seed adds is taken away"
     assert (low.arrow, low.holds, low.shade, high.shade) == ("up", True, "more-1", "more-4")
     assert len(low.runs) == 2
     page = as_owner.get(f"/ablations/{grid.pk}/", {"change": "0.0.1"}).content.decode()
     assert "Trainer: SFT → GRPO" in page
-    assert "+0.4" in page
+    assert "+0.35" in page
     assert "↑" in page
+
+
+def test_gains_are_after_training_minus_before_it_and_a_metric_without_a_before_has_none(grid: Ablation, as_owner: Client) -> None:
+    fill(grid, ACCURACY)
+    found = matrix(grid, change="gains")
+    cell = found["", "SFT", "low"]
+    assert cell.estimate is not None
+    assert (cell.estimate.mean, cell.estimate.count, cell.shade) == (pytest.approx(0.205), 2, "more-1")
+    assert found["", "GRPO", "high"].shade == "more-4"
+    page = as_owner.get(f"/ablations/{grid.pk}/", {"change": "gains"}).content.decode()
+    assert "After training minus" in page
+    assert "+0.805" in page
+    page = as_owner.get(f"/ablations/{grid.pk}/", {"change": "gains", "quantity": "wall"}).content.decode()
+    assert "no pair yet" in page
 
 
 def test_colours_go_from_the_lowest_to_the_highest_and_the_number_is_always_there(grid: Ablation, as_owner: Client) -> None:
@@ -255,7 +270,7 @@ def test_colours_go_from_the_lowest_to_the_highest_and_the_number_is_always_ther
     shades = {key[1:]: cell.shade for key, cell in matrix(grid).items()}
     assert shades == {("SFT", "low"): "shade-0", ("SFT", "high"): "shade-3", ("GRPO", "low"): "shade-1", ("GRPO", "high"): "shade-8"}
     page = as_owner.get(f"/ablations/{grid.pk}/").content.decode()
-    for number in ("0.305", "0.505", "0.405", "0.905"):
+    for number in ("0.305", "0.555", "0.405", "0.905"):
         assert number in page
 
 

@@ -49,7 +49,7 @@ class TwoLanguagesConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: Literal["both", "english", "esperanto"] = Field(
-        BOTH,
+        "both",
         title="Trained language",
         description="Of all prompts and demonstrations for training; held-out prompts are in both. With one language, demonstrations are right.",
     )

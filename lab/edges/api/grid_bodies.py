@@ -47,7 +47,7 @@ class BudgetIn(RequestBody):
         description="steps: every run trains for so many. Runs are compared at the last evaluation before so many training `tokens`, or tokens "
         "`written` by the policy; or at the first evaluation at which `metric` has `reached` the value."
     )
-    value: int | float = Field(ge=-LARGEST, le=LARGEST)
+    value: float = Field(ge=-LARGEST, le=LARGEST)
     metric: str = Field("", description="For `reached`.", examples=["heldout/accuracy"])
 
 
@@ -69,8 +69,8 @@ def plan_grid(team: Team, author: User | None, given: GridIn) -> Ablation:
     factors = [
         Factor(one.name, tuple(Level(level.name, tuple(level.changes.items()), level.metric) for level in one.levels)) for one in given.factors
     ]
-    budget = Budget(given.budget.kind, float(given.budget.value), given.budget.metric) if given.budget else Budget()
-    about = {"factors": [factor.as_json() for factor in factors], "budget": budget.as_json(), "seeds": given.seeds}
+    budget = Budget(given.budget.kind, given.budget.value, given.budget.metric) if given.budget else Budget()
+    about: dict[str, Any] = {"factors": [factor.as_json() for factor in factors], "budget": budget.as_json(), "seeds": given.seeds}
     grid = Ablation(team=team, author=author, source=source, spec=spec, name=given.name.strip() or name_usual_grid(spec, source), **about)
     if problems := find_grid_problems(grid):
         raise make_validation_problem(locate_problem(problem, location) for problem in problems)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lab.training.runs import metrics
 from lab.training.runs.models import Run
 from lab.training.runs.process_counts import read_run_size
-from trainers.contract.hyperparameters import TRAINERS, GroupRollouts, Rollouts
+from trainers.contract.hyperparameters import TRAINERS, GroupRollouts, Optimised, Rollouts
 
 STEPS, TOKENS, WRITTEN, REACHED = "steps", "tokens", "written", "reached"
 KINDS = {
@@ -139,4 +139,5 @@ def count_step_completions(training: Mapping[str, Any], processes: int) -> int:
     if not isinstance(settings, Rollouts):
         return 0
     micro = (settings.steps_per_generation or settings.gradient_accumulation_steps) if isinstance(settings, GroupRollouts) else 1
-    return settings.generation_batch_size(processes) * max(1, settings.gradient_accumulation_steps // micro)
+    accumulated = settings.gradient_accumulation_steps if isinstance(settings, Optimised) else 1
+    return settings.generation_batch_size(processes) * max(1, accumulated // micro)

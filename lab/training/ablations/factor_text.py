@@ -39,7 +39,7 @@ def parse_level(line: str) -> Level:
     if not colon or "=" in name:
         name, rest = "", line
     changes = list(split_changes(rest.strip()))
-    name = name.strip() or ", ".join(write_value(value) for _, value in changes)
+    name = " ".join(name.split()) or ", ".join(write_value(value) for _, value in changes)
     if not name:
         raise LevelTextError("a level without changes needs a name")
     paths = [path for path, _ in changes]

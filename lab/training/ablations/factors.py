@@ -89,7 +89,9 @@ def list_cells(factors: Sequence[Factor], steps: int = 0) -> list[Cell]:
 
 
 def count_cells(factors: Sequence[Factor]) -> int:
-    return math.prod(len(factor.levels) for factor in factors if not factor.is_reading)
+    """0 where no factor changes the runs."""
+    changing = [len(factor.levels) for factor in factors if not factor.is_reading]
+    return math.prod(changing) if changing else 0
 
 
 class FieldPathError(LookupError):

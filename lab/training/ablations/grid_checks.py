@@ -32,7 +32,7 @@ def find_grid_problems(grid: Ablation) -> list[Problem]:
     factors, budget = grid.list_factors(), grid.read_matched_budget()
     problems = [*find_shape_problems(factors), *find_budget_problems(budget)]
     if not problems and (reason := count_runs_refusal(grid, grid.seeds)):
-        problems = [Problem("seeds", grid.seeds, reason)]
+        problems = [Problem("seeds", grid.seeds, reason.rstrip("."))]
     problems = problems or list(find_overlap_problems(factors, budget))
     return (problems or find_cell_problems(grid))[:SHOWN_PROBLEMS]
 
@@ -40,8 +40,6 @@ def find_grid_problems(grid: Ablation) -> list[Problem]:
 def count_runs_refusal(grid: Ablation, seeds: int, already: int = 0) -> str:
     """Why a grid of this size is not launched; empty when it is. ``already`` counts the seeds it has."""
     cells = count_cells(grid.list_factors())
-    if not cells:
-        return "No factor changes the runs."
     if cells > MOST_CELLS:
         return f"{cells} cells are too many; a grid has at most {MOST_CELLS}: leave out levels."
     if seeds < 1:
@@ -58,14 +56,22 @@ def find_shape_problems(factors: Sequence[Factor]) -> Iterator[Problem]:
     """What can be said of the factors without the recipe."""
     if not 1 <= len(factors) <= MOST_FACTORS:
         yield Problem("factors", len(factors), f"a grid has 1 to {MOST_FACTORS} factors")
+    elif all(factor.is_reading for factor in factors):
+        yield Problem("factors", None, "every factor reads the same runs", "add one that changes them", given=False)
     names = [factor.name.casefold() for factor in factors]
     for index, factor in enumerate(factors):
         at = f"factors.{index}"
-        if not 0 < len(factor.name) <= NAME_LENGTH:
-            yield Problem(f"{at}.name", factor.name, f"must have 1 to {NAME_LENGTH} characters")
+        if reason := find_name_fault(factor.name):
+            yield Problem(f"{at}.name", factor.name, reason)
         elif names.index(factor.name.casefold()) < index:
             yield Problem(f"{at}.name", factor.name, "two factors have this name", "rename one of them")
         yield from find_level_problems(factor, f"{at}.levels")
+
+
+def find_name_fault(name: str) -> str:
+    if not 0 < len(name) <= NAME_LENGTH:
+        return f"must have 1 to {NAME_LENGTH} characters"
+    return "" if name == " ".join(name.split()) else "must not have line breaks, or more than one space in a row"
 
 
 def find_level_problems(factor: Factor, at: str) -> Iterator[Problem]:
@@ -74,8 +80,8 @@ def find_level_problems(factor: Factor, at: str) -> Iterator[Problem]:
         yield Problem(at, len(names), f"a factor has 2 to {MOST_LEVELS} levels", "write one a line")
     for index, level in enumerate(factor.levels):
         long = [path for path, _ in level.changes if not 0 < len(path) <= PATH_LENGTH]
-        if not 0 < len(level.name) <= NAME_LENGTH:
-            yield Problem(at, level.name, f"a level's name must have 1 to {NAME_LENGTH} characters", "write a shorter one before a colon")
+        if reason := find_name_fault(level.name):
+            yield Problem(at, level.name, f"a level's name {reason}", "write another one before a colon")
         elif JOINED.strip() in level.name:
             yield Problem(at, level.name, f"a level's name must not contain {JOINED.strip()}", "use another character")
         elif names.index(level.name.casefold()) < index:

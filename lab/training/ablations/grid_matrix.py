@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lab.lib.numbers import parse_whole_number
 from lab.training.ablations.factors import Factor
 from lab.training.ablations.grid_figures import GridEntry, GridFigures, Key
-from lab.training.ablations.intervals import MeanEstimate, adjust_holm, compute_zero_p
+from lab.training.ablations.intervals import MeanEstimate, adjust_holm, compute_zero_p, estimate_mean_interval
 
 SHADES = 9  # of values, from the lowest to the highest shown
 STEPS_APART = 4  # shades of a difference on each side of zero
 LEVEL = 0.05  # that Holm's correction holds over all differences shown
 UP, DOWN = "up", "down"
+GAINS = "gains"  # in the address: each cell since the evaluation before training
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,19 @@ class LevelChange:
 
 @dataclass(frozen=True)
 class MatrixChoice:
-    """Places of factors: in rows, in columns, and whose levels are compared. Every other factor has a matrix for each of its levels."""
+    """Places of factors: in rows, in columns, and whose levels are compared. Every other factor has a matrix for each of its levels. ``gains``: cells
+    show after training minus before it.
+    """
 
     rows: int | None
     columns: int | None
     change: LevelChange | None = None
+    gains: bool = False
+
+    @property
+    def is_signed(self) -> bool:
+        """Cells show how much something changed."""
+        return self.gains or self.change is not None
 
     @property
     def left(self) -> int | None:
@@ -90,7 +100,7 @@ def list_level_changes(factors: Sequence[Factor]) -> list[LevelChange]:
     ]
 
 
-def read_matrix_choice(data: Mapping[str, str], factors: Sequence[Factor]) -> MatrixChoice:
+def read_matrix_choice(data: Mapping[str, Any], factors: Sequence[Factor]) -> MatrixChoice:
     """What the address asks for; what is no choice of this grid is its usual one. Of three factors the first has the panels."""
     change = next((one for one in list_level_changes(factors) if one.value == data.get("change")), None)
     shown = [place for place in range(len(factors)) if change is None or place != change.place]
@@ -98,7 +108,7 @@ def read_matrix_choice(data: Mapping[str, str], factors: Sequence[Factor]) -> Ma
     wanted = {name: parse_whole_number(data.get(name, ""), len(factors)) for name in ("rows", "columns")}
     rows = wanted["rows"] if wanted["rows"] in shown else next(iter(usual), None)
     columns = wanted["columns"] if wanted["columns"] in shown and wanted["columns"] != rows else next((one for one in usual if one != rows), None)
-    return MatrixChoice(rows, columns, change)
+    return MatrixChoice(rows, columns, change, change is None and data.get("change") == GAINS)
 
 
 def build_matrix_panels(figures: GridFigures, choice: MatrixChoice) -> list[MatrixPanel]:
@@ -125,26 +135,39 @@ def find_cell_key(figures: GridFigures, choice: MatrixChoice, apart: Mapping[int
 def build_matrix_cells(figures: GridFigures, choice: MatrixChoice) -> dict[Key, MatrixCell]:
     """The cells by the levels of the factors that are shown, in the order of the factors."""
     places = {entry_key: row.place for row in list_runs_rows(figures) for entry_key in list_shared_keys(figures, row.entry.key)}
-    if choice.change is None:
-        estimates = {key: entry.estimate for key, entry in figures.entries.items()}
-        shades = pick_value_shades(estimates)
-        return {key: MatrixCell(estimates[key], entry.state, shades.get(key, ""), runs=(places[key],)) for key, entry in figures.entries.items()}
-    return build_difference_cells(figures, choice.change, places)
+    if choice.change is not None:
+        return build_difference_cells(figures, choice.change, places)
+    if choice.gains:
+        gains = {key: estimate_mean_interval([entry.gains[seed] for seed in sorted(entry.gains)]) for key, entry in figures.entries.items()}
+        return build_signed_cells(gains, {key: entry.state for key, entry in figures.entries.items()}, {key: (places[key],) for key in gains})
+    estimates = {key: entry.estimate for key, entry in figures.entries.items()}
+    shades = pick_value_shades(estimates)
+    return {key: MatrixCell(estimates[key], entry.state, shades.get(key, ""), runs=(places[key],)) for key, entry in figures.entries.items()}
 
 
 def build_difference_cells(figures: GridFigures, change: LevelChange, places: Mapping[Key, int]) -> dict[Key, MatrixCell]:
     names = figures.factors[change.place].level_names
-    first, second = names[change.first], names[change.second]
-    estimates = {rest: figures.estimate_difference(change.place, first, second, rest) for rest in figures.list_keys(change.place)}
+    compared = names[change.first], names[change.second]
+    estimates = {rest: figures.estimate_difference(change.place, *compared, rest) for rest in figures.list_keys(change.place)}
+    states, runs = dict[Key, str](), dict[Key, tuple[int, ...]]()
+    for rest in estimates:
+        pair = {level: (*rest[: change.place], level, *rest[change.place :]) for level in compared}
+        states[rest] = "; ".join(f"{level}: {state}" for level, key in pair.items() if (state := figures.entries[key].state))
+        runs[rest] = tuple(dict.fromkeys(places[key] for key in pair.values()))
+    return build_signed_cells(estimates, states, runs)
+
+
+def build_signed_cells(
+    estimates: Mapping[Key, MeanEstimate | None], states: Mapping[Key, str], runs: Mapping[Key, tuple[int, ...]]
+) -> dict[Key, MatrixCell]:
+    """Of changes: with an arrow where the interval excludes 0."""
     shades, holding = pick_difference_shades(estimates), find_holding(estimates)
-    cells = {}
-    for rest, estimate in estimates.items():
-        pair = [(*rest[: change.place], level, *rest[change.place :]) for level in (first, second)]
-        states = [f"{level}: {state}" for level, key in zip((first, second), pair, strict=True) if (state := figures.entries[key].state)]
-        arrow = {1: UP, 0: "", -1: DOWN}[estimate.sign] if estimate else ""
-        runs = tuple(dict.fromkeys(places[key] for key in pair))
-        cells[rest] = MatrixCell(estimate, "; ".join(states), shades.get(rest, ""), arrow, rest in holding, runs)
-    return cells
+    return {
+        key: MatrixCell(
+            estimate, states[key], shades.get(key, ""), {1: UP, 0: "", -1: DOWN}[estimate.sign] if estimate else "", key in holding, runs[key]
+        )
+        for key, estimate in estimates.items()
+    }
 
 
 def pick_value_shades(estimates: Mapping[Key, MeanEstimate | None]) -> dict[Key, str]:

@@ -110,7 +110,7 @@ def read_grid_plan(team: Team, author: User | None, data: QueryDict, spec: Spec 
     name = data.get("name", usual).replace("\0", "").strip()[:100] or usual[:100]
     budget, wrong = read_budget_input(data)
     seeds = parse_whole_number(data.get("seeds", str(SEEDS)).strip(), 1000) or 0
-    about = {"factors": [factor.as_json() for factor in factors], "budget": budget.as_json(), "seeds": seeds}
+    about: dict[str, Any] = {"factors": [factor.as_json() for factor in factors], "budget": budget.as_json(), "seeds": seeds}
     return GridPlan(Ablation(team=team, author=author, source=source, spec=spec, name=name, **about), inputs, (*problems, *wrong))
 
 
@@ -124,7 +124,7 @@ def read_factor_inputs(data: QueryDict) -> tuple[tuple[FactorInput, ...], list[F
     inputs, factors, problems = [], list[Factor](), list[Problem]()
     for place in range(MOST_FACTORS):
         name, levels = (data.get(f"factor.{place}.{part}", "").replace("\0", "").replace("\r", "") for part in ("name", "levels"))
-        line = FactorInput(place, name.strip()[:100], levels[:MOST_TEXT])
+        line = FactorInput(place, " ".join(name.split())[:100], levels[:MOST_TEXT])
         if not line.is_empty:
             try:
                 factors.append(Factor(line.name, parse_levels(line.levels)))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from django.contrib import messages
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -30,6 +30,7 @@ from lab.training.ablations.grid_figures import (
 from lab.training.ablations.grid_matrix import build_matrix_panels, list_level_changes, list_runs_rows, read_matrix_choice
 from lab.training.ablations.grid_plan import GridPlan, examine_grid_plan, list_field_values, read_grid_plan
 from lab.training.ablations.models import Ablation, AblationRun
+from lab.training.ablations.presets import PRESETS, write_preset_form
 from lab.training.catalog.catalog import load_catalog
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.models import Run
@@ -41,7 +42,9 @@ OFFERED_RUNS = 10  # newest runs to start a grid from
 
 def launch_grid(request: LabRequest) -> HttpResponse:
     """What to start from, the form (GET, or a POST that only asks: ``act`` is not "launch"), and launching it."""
-    data = request.POST if request.method == "POST" else request.GET
+    data: QueryDict = request.POST if request.method == "POST" else request.GET
+    if "preset" in request.GET and request.method != "POST":
+        data = write_preset_form(request.GET["preset"])
     spec = None
     if from_form.is_form(request):
         spec = from_form.spec_of(request)
@@ -77,9 +80,9 @@ def show_grid_starts(request: LabRequest) -> HttpResponse:
     """Runs and recipes that a grid can start from."""
     runs = Run.objects.of(request.team).listed().filter(outside=False).defer("spec", "notes").order_by("-number")[:OFFERED_RUNS]
     recipes = [recipe for recipe in load_catalog().recipes if len(recipe["stages"]) == 1]
-    return TemplateResponse(
-        request, "ablations/grid_starts.html", {"room": "ablations", "runs": runs, "recipes": recipes, "presets": PRESETS.values()}
-    )
+    context = {"room": "ablations", "runs": runs, "recipes": recipes}
+    context["presets"] = PRESETS.values()
+    return TemplateResponse(request, "ablations/grid_starts.html", context)
 
 
 def show_grid_plan(request: LabRequest, plan: GridPlan, status: int = 200) -> HttpResponse:

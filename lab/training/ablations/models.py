@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from django.conf import settings
 from django.db import models
@@ -69,7 +70,7 @@ class Ablation(TeamOwned):
     def read_matched_budget(self) -> Budget:
         return read_budget(self.budget)
 
-    def list_variants(self) -> list[Variant] | list[Cell]:
+    def list_variants(self) -> Sequence[Variant | Cell]:
         """Every variant that each seed is launched of."""
         return list_cells(self.list_factors(), self.read_matched_budget().steps) if self.is_grid else variants_of(self.spec)
 
