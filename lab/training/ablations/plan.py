@@ -22,8 +22,7 @@ from lab.training.runs.models import ACTIVE, Run, Status
 from lab.training.runs.placement import inherit_place
 from lab.training.runs.references import restore_reference_names
 from lab.training.runs.stack import stack_of
-from trainers.contract import stacking
-from trainers.contract.spec import Problem, SpecError
+from trainers.contract.spec import Problem
 
 SEEDS = 3  # offered first: the least that gives an interval worth looking at
 MOST_SPEC = 200_000  # characters
