@@ -67,7 +67,7 @@ def load_systems() -> Mapping[str, PublishedSystem]:
 
 def build_system(key: str, entry: Mapping[str, Any]) -> PublishedSystem:
     """Raises TypeError for a key that is not known, KeyError for tags that lack one of the three."""
-    known = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name != "search"}
+    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items() if name != "search"}
     tags = entry.get("search")
     return PublishedSystem(id=key, **known, search=SearchTags(tags["role"], tuple(tags["how"]), tags["scope"]) if tags else None)
 
