@@ -48,6 +48,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # where the default does nothing on a s
     "orthalign": {"earlier": "unused"},
     "llds": {"gate": "response"},
     "cmdp-distill": {"budget": 0.122},
+    "humanline": {"lowest": -20.0, "highest": 20.0},  # random logits are far from the reference: all tokens would be clipped
 }
 UNPREPARED = frozenset({"orthalign", "rep-geometry-rankme"})  # they act on gradients alone, and read folders or hundreds of prompts first
 
@@ -111,14 +112,14 @@ def completions(examples: Sequence[Example], task: Any) -> list[str]:
 
 @cache
 def plain_batch() -> RolloutBatch:
-    """Three groups of four, the first asked in a template, the second whether a solution is right, the third what one is worth, with all that
-    methods need of forward passes."""
+    """Three groups of four, the first asked in a template what a solution is worth, the second whether one is right; what methods need of forward
+    passes is there."""
     run = small_run()
     asked = [example for example in run.examples[:GROUPS] for _ in range(GROUP)]
     facts: list[dict[str, Any]] = [{"retro": [0, row < GROUP], "rmt": [row // GROUP, row // GROUP]} for row in range(ROWS)]
     for own in facts[GROUP : 2 * GROUP]:
         own["critique"] = False
-    for own in facts[2 * GROUP :]:
+    for own in facts[:GROUP]:
         own["true_scores"] = [5, 3, 1]
     examples = [replace(one, data={**one.data, **own}) for one, own in zip(asked, facts, strict=True)]
     texts = completions(run.examples[:GROUPS], run.task)
