@@ -82,7 +82,7 @@ def test_a_flushed_redis_costs_no_point(page: Page, run: Run) -> None:
     expect_complete(page, run)
 
 
-@pytest.mark.feature(14)
+@pytest.mark.feature(17)
 def test_a_gap_right_after_a_hello_is_asked_for_once_the_page_may_ask_again(page: Page, run: Run) -> None:
     """Nothing else comes: the run may have ended with what the page did not take."""
     broken = list[int]()
@@ -106,6 +106,7 @@ def test_a_gap_right_after_a_hello_is_asked_for_once_the_page_may_ask_again(page
     assert len(broken) == 2
 
 
+@pytest.mark.feature(14)
 def test_a_page_that_was_offline_catches_up(page: Page, context: BrowserContext, run: Run) -> None:
     open_overview(page, run)
     context.set_offline(True)
