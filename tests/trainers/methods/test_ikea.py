@@ -83,7 +83,7 @@ def test_as_many_known_questions_as_unknown_ones_are_trained_on(monkeypatch):
 def test_facts_in_the_weights_are_the_same_in_every_question_and_answered_without_a_search():
     world, rng, told = Search({"memorised": 0.5}), random.Random(0), {True: set(), False: set()}
     direct = {True: [], False: []}
-    for example in world.examples("train", 300, 0, "easy"):
+    for example in world.examples("train", 120, 0, "easy"):
         known, turns = example.data["known"], world.turns(example, rng)
         told[known].add((example.prompt[0].content, example.reference))
         if len(turns) == 1:
@@ -93,7 +93,7 @@ def test_facts_in_the_weights_are_the_same_in_every_question_and_answered_withou
     assert all(direct[True])
     assert 0.05 < sum(direct[False]) / len(direct[False]) < 0.4
     everything = Search({"memorised": 1.0})
-    train, heldout = ({one.prompt[0].content for one in everything.examples(split, 200, 0, "hard")} for split in ("train", "heldout"))
+    train, heldout = ({one.prompt[0].content for one in everything.examples(split, 60, 0, "hard")} for split in ("train", "heldout"))
     assert not train & heldout
 
 

@@ -90,7 +90,7 @@ class CodeVTAPO(Method):
         source="abstract; public notes with the objective",
         fit="needs-modality",
         idea="Show a judge the question and what each tool gave back, never the thought, and pay the mean beside the answer. A text stand-in.",
-        formula=(r"R = \lambda_{acc}\, r_{acc} + \lambda_{tool} \frac{1}{|T|} \sum_{t \in T} r_t - c, \quad r_t = J(q, o_t)",),
+        formula=(r"R = \lambda_{acc}\, r_{acc} + \lambda_{tool} \frac{1}{|T|} \sum_{t \in T} r_t - c\,[\text{red line}], \quad r_t = J(q, o_t)",),
         reading="the weight of the tools, the penalty, and what crosses a red line",
         departures=(
             "Text stand-in: a world's tools take the place of Python on images; no number compares with the paper's.",
