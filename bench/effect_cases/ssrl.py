@@ -9,7 +9,7 @@ from bench.search_runs import ACCURACY_AT_WRITTEN, compare_at_written_tokens
 OPTIONS = {"alone": True, "thoughts": True, "memorised": 1.0, "hits": 1}
 TASK: dict[str, Any] = {"name": "search", "difficulty": "hard", "options": OPTIONS}
 ANSWERED: dict[str, Any] = {**TASK, "options": {**OPTIONS, "alone": False}}  # the same questions, with an engine that answers
-TOKENS, STEPS, HELDOUT, LAST = 96, 60, 128, 15
+TOKENS, STEPS, HELDOUT, LAST = 128, 60, 128, 15
 LAUNCH: dict[str, Any] = {"base": "grpo", "task": TASK, "training__max_completion_length": TOKENS}
 
 

@@ -118,6 +118,8 @@ def test_a_system_is_here_as_a_method_of_its_name_a_citing_method_a_recipe_or_a_
 
     assert map_one(system, recipes=("after",)).state == "here"
     assert "after" not in PLACES
+    assert MAPPED["crosslingual-rl"].place == SystemPlace("Start the grid", "grid-new", "preset=crosslingual-rl")
+    assert {name for name, one in MAPPED.items() if one.place and one.place.route == "datasets"} == {"skyreels-v2", "advchain", "fin-ally"}
     assert MAPPED["survey-agentic-search-rl"].place == SystemPlace("Filters of search agents", "systems", "idea=search")
 
 
@@ -233,6 +235,8 @@ def test_search_and_facets_are_in_the_address(as_owner: Client) -> None:
     assert list_cards(as_owner, "?q=2510.16724") == ["survey-agentic-search-rl"]
     assert list_cards(as_owner, "?kind=base") == [name for name, one in MAPPED.items() if one.kind == "base"]
     assert "No results" in as_owner.get("/systems/?q=<b>nothing&idea=nonsense").content.decode()
+    page = as_owner.get("/systems/?idea=search").content.decode()
+    assert re.findall(r'<h2 class="group-title">([^<]+)<', page) == ["Search agents"]
 
 
 def test_a_swap_gets_only_the_results_and_the_address_of_its_state(as_owner: Client) -> None:

@@ -4,4 +4,5 @@ from lab.training.catalog.system_map import PLACES, SystemPlace
 
 
 def register_system_places() -> None:
+    PLACES.register("crosslingual-rl", SystemPlace("Start the grid", "grid-new", "preset=crosslingual-rl"))
     PLACES.register("survey-agentic-search-rl", SystemPlace("Filters of search agents", "systems", "idea=search"))

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django_htmx.http import push_url
 
 from lab.teams.accounts.requests import LabRequest, wants_fragment
-from lab.training.catalog import effects, system_map
+from lab.training.catalog import effects, system_map, system_words
 from lab.training.catalog.catalog import Catalog, load_catalog
 from lab.training.catalog.facets import build_facet_choices, read_facet_query
 from lab.training.catalog.system_map import MappedSystem
@@ -20,7 +20,11 @@ def list_systems(request: LabRequest) -> HttpResponse:
     """Every system that fits the URL; one URL, the whole page or only its results."""
     known, query = load_catalog(), read_facet_query(request.GET, system_map.FACETS)
     everything = system_map.build_system_map(load_systems().values(), known, effects.load_method_effects())
-    shown = [(one, find_start_url(known, one)) for one in everything if query.matches(one, system_map.FACETS)]
+    matching = [one for one in everything if query.matches(one, system_map.FACETS)]
+    idea = system_words.IDEAS.get(query.chosen.get("idea", ""), "")
+    if idea:  # all of them stand under it, whatever else they are about
+        matching.sort(key=lambda one: one.system.paper.casefold())
+    shown = [(one, idea or one.idea_title, find_start_url(known, one)) for one in matching]
     fragment = wants_fragment(request)
     context = {
         "room": "methods",
