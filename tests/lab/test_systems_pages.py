@@ -265,7 +265,7 @@ def test_everything_that_is_here_can_be_started_from_or_opened() -> None:
 @pytest.mark.parametrize("name", ["rs-grpo", "search-r2", "dpo-pop", "remit", "coot", "rep-geometry-rankme", "diffucoder-coupled-grpo"])
 def test_starting_from_a_system_builds_a_recipe_with_it(name: str, as_owner: Client) -> None:
     page = as_owner.get(f"/systems/?q={name}").content.decode()
-    [url] = re.findall(rf'href="(/launch/[^"]+)" aria-label="Start from {name}"', page)
+    [url] = re.findall(rf'href="(/launch/[^"]+)" aria-label="Start from this: {name}"', page)
     [spec] = as_owner.get(url.replace("&amp;", "&")).context["form"].specs()
     assert name in {choice["name"] for choice in (*spec.get("methods", ()), *([spec["base"]] if spec.get("base") else ()))}
 
