@@ -4,26 +4,11 @@ What the world said of a turn (``facts``) is two thirds of the time that the lin
 """
 
 from functools import partial
+from typing import Union, get_args
 
 import msgspec
 
-from trainers.contract.events import (
-    AnyEvent,
-    Asked,
-    AttemptFinished,
-    AttemptStarted,
-    Checkpoint,
-    Edited,
-    Inputs,
-    Memory,
-    Metrics,
-    Phase,
-    Rollout,
-    RolloutNode,
-    Saved,
-    ShadowRewards,
-    Warned,
-)
+from trainers.contract.events import AnyEvent, Rollout, RolloutNode
 from trainers.contract.spool import read_spool_lines
 
 
@@ -37,6 +22,6 @@ class StoredRollout(Rollout, tag="rollout", frozen=True):
     nodes: list[StoredNode] = []  # type: ignore[assignment]
 
 
-Others = AttemptStarted | Inputs | Memory | Phase | Metrics | ShadowRewards | Asked | Checkpoint | Saved | Edited | Warned | AttemptFinished
-decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(StoredRollout | Others)
+KINDS = tuple(StoredRollout if kind is Rollout else kind for kind in get_args(AnyEvent))  # an event that is added there is read here too
+decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(Union[KINDS])  # noqa: UP007
 read_stored_lines = partial(read_spool_lines, decoder=decoder)
