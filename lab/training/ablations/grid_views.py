@@ -31,13 +31,10 @@ from lab.training.ablations.grid_matrix import build_matrix_panels, list_level_c
 from lab.training.ablations.grid_plan import GridPlan, examine_grid_plan, list_field_values, read_grid_plan
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.ablations.presets import PRESETS, write_preset_form
-from lab.training.catalog.catalog import load_catalog
+from lab.training.ablations.starts import list_start_choices
 from lab.training.runs.form_tokens import act_once_per_token
-from lab.training.runs.models import Run
 from lab.training.runs.stack import build_method_chips, stack_of
 from trainers.contract.spec import SpecError
-
-OFFERED_RUNS = 10  # newest runs to start a grid from
 
 
 def launch_grid(request: LabRequest) -> HttpResponse:
@@ -78,10 +75,7 @@ def create_from_grid_plan(request: LabRequest, plan: GridPlan) -> str:
 
 def show_grid_starts(request: LabRequest) -> HttpResponse:
     """Runs and recipes that a grid can start from."""
-    runs = Run.objects.of(request.team).listed().filter(outside=False).defer("spec", "notes").order_by("-number")[:OFFERED_RUNS]
-    recipes = [recipe for recipe in load_catalog().recipes if len(recipe["stages"]) == 1]
-    context = {"room": "ablations", "runs": runs, "recipes": recipes}
-    context["presets"] = PRESETS.values()
+    context = {"room": "ablations", "presets": PRESETS.values(), **list_start_choices(request.team)}
     return TemplateResponse(request, "ablations/grid_starts.html", context)
 
 

@@ -14,6 +14,13 @@ from lab.training.runs.models import Run
 from lab.training.runs.references import restore_reference_names
 
 Spec = dict[str, Any]
+OFFERED_RUNS = 10  # newest runs of the team
+
+
+def list_start_choices(team: Team) -> dict[str, Any]:
+    """Runs and recipes of one stage, for the page that asks what to start from."""
+    runs = Run.objects.of(team).listed().filter(outside=False).defer("spec", "notes").order_by("-number")[:OFFERED_RUNS]
+    return {"runs": runs, "recipes": [recipe for recipe in load_catalog().recipes if len(recipe["stages"]) == 1]}
 
 
 def read_start(team: Team, data: QueryDict) -> tuple[Spec | None, Run | None]:

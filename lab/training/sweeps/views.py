@@ -15,9 +15,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from lab.teams.accounts.requests import LabRequest
 from lab.training.ablations import from_form
-from lab.training.catalog.catalog import load_catalog
+from lab.training.ablations.starts import list_start_choices
 from lab.training.runs.form_tokens import act_once_per_token
-from lab.training.runs.models import Run
 from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.stack import build_method_chips, stack_of
 from lab.training.sweeps import launch
@@ -29,7 +28,6 @@ from lab.training.sweeps.scores import METRICS
 from trainers.contract.spec import SpecError
 
 SHOWN = 100  # newest sweeps in the list
-OFFERED_RUNS = 10  # newest runs to start a sweep from
 
 
 @require_safe
@@ -68,9 +66,7 @@ def launch_sweep(request: LabRequest) -> HttpResponse:
 
 def show_starts(request: LabRequest) -> HttpResponse:
     """Recipes and runs that a sweep can start from."""
-    runs = Run.objects.of(request.team).listed().filter(outside=False).defer("spec", "notes").order_by("-number")[:OFFERED_RUNS]
-    recipes = [recipe for recipe in load_catalog().recipes if len(recipe["stages"]) == 1]
-    return TemplateResponse(request, "sweeps/starts.html", {"room": "sweeps", "runs": runs, "recipes": recipes})
+    return TemplateResponse(request, "sweeps/starts.html", {"room": "sweeps", **list_start_choices(request.team)})
 
 
 def show_plan(request: LabRequest, plan: SweepPlan, status: int = 200) -> HttpResponse:

@@ -6,16 +6,16 @@ from django.http import Http404, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
-from django_htmx.http import push_url
 
-from lab.teams.accounts.requests import LabRequest, wants_fragment
+from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog import effects, methods
 from lab.training.catalog.catalog import Catalog, CatalogError, load_catalog
-from lab.training.catalog.facets import build_facet_choices, read_facet_query
+from lab.training.catalog.facets import read_facet_query
 from lab.training.catalog.systems import load_systems
 from lab.training.runs import method_usage
 from lab.training.runs.drafts import WORLD
 from lab.training.runs.schema_form import build_schema_fields
+from lab.training.runs.views.card_pages import render_card_page
 from trainers.contract.stacking import DEFAULT_BASES
 
 SHOWN_RUNS = 10
@@ -40,16 +40,7 @@ def list_methods(request: LabRequest) -> HttpResponse:
     everything = methods.all_methods(known.methods)
     used, measured = method_usage.count_method_runs(request.team), effects.load_method_effects()
     shown = [(method, used[method.name], measured.get(method.name)) for method in everything if query.matches(method, methods.FACETS)]
-    fragment = wants_fragment(request)
-    context = {
-        "room": "methods",
-        "query": query,
-        "shown": shown,
-        "all_count": len(everything),
-        "facets": build_facet_choices(everything, methods.FACETS, query),
-    }
-    response = TemplateResponse(request, "catalog/methods.html" + ("#results" if fragment else ""), context)
-    return push_url(response, reverse("methods") + query.url().removesuffix("?")) if fragment else response
+    return render_card_page(request, "methods", everything, methods.FACETS, query, shown)
 
 
 def show_method(request: LabRequest, name: str) -> HttpResponse:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from django.http import HttpResponse
-from django.template.response import TemplateResponse
 from django.urls import reverse
-from django_htmx.http import push_url
 
-from lab.teams.accounts.requests import LabRequest, wants_fragment
+from lab.teams.accounts.requests import LabRequest
 from lab.training.catalog import effects, system_map, system_words
 from lab.training.catalog.catalog import Catalog, load_catalog
-from lab.training.catalog.facets import build_facet_choices, read_facet_query
+from lab.training.catalog.facets import read_facet_query
 from lab.training.catalog.system_map import MappedSystem
 from lab.training.catalog.systems import load_systems
+from lab.training.runs.views.card_pages import render_card_page
 from lab.training.runs.views.methods import list_method_additions
 
 
@@ -25,16 +24,7 @@ def list_systems(request: LabRequest) -> HttpResponse:
     if idea:  # all of them stand under it, whatever else they are about
         matching.sort(key=lambda one: one.system.paper.casefold())
     shown = [(one, idea or one.idea_title, find_start_url(known, one)) for one in matching]
-    fragment = wants_fragment(request)
-    context = {
-        "room": "methods",
-        "query": query,
-        "shown": shown,
-        "all_count": len(everything),
-        "facets": build_facet_choices(everything, system_map.FACETS, query),
-    }
-    response = TemplateResponse(request, "catalog/systems.html" + ("#results" if fragment else ""), context)
-    return push_url(response, reverse("systems") + query.url().removesuffix("?")) if fragment else response
+    return render_card_page(request, "systems", everything, system_map.FACETS, query, shown)
 
 
 def find_start_url(known: Catalog, one: MappedSystem) -> str:
