@@ -130,7 +130,7 @@ def work_and_judge(options: argparse.Namespace, lab: SoakLab) -> dict[str, Any]:
 def describe(
     options: argparse.Namespace, record: Any, faults: list[tuple[str, float, float]], growth: list[dict[str, Any]], problems: list[str]
 ) -> dict[str, Any]:
-    from bench.soak_checks import SLOW_SECONDS
+    from bench.soak_checks import SLOW_SECONDS, find_slowest_by_page
     from lab.rollouts.trajectories.models import Rollout
     from lab.training.runs.models import Attempt, Run
 
@@ -149,6 +149,7 @@ def describe(
         "viewers": len(record.viewers),
         "answers": len(record.answers),
         "slowest_s": round(max((one.seconds for one in record.answers), default=0.0), 2),
+        "slowest_by_page": find_slowest_by_page(record),
         "slowest_bound_s": SLOW_SECONDS * options.patience,
         "growth": growth,
         "problems": problems[:60],

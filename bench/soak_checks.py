@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -117,6 +118,15 @@ def check_answers(record: Record, faults: list[tuple[str, float, float]], patien
         if one.status == 500 or (one.status in (0, 502, 503, 504) and not shadowed):
             problems.append(f"{one.path} answered {one.status or 'nothing'} after {one.seconds:.1f} s")
     return problems
+
+
+def find_slowest_by_page(record: Record) -> dict[str, float]:
+    """Seconds of each page's slowest answer, ids left out, the slowest first."""
+    slowest: dict[str, float] = {}
+    for one in record.answers:
+        page = re.sub(r"/([0-9a-f-]{36}|\d+)(?=/|$)", "/ID", one.path)
+        slowest[page] = max(slowest.get(page, 0.0), round(one.seconds, 2))
+    return dict(sorted(slowest.items(), key=lambda entry: -entry[1]))
 
 
 def check_viewers(record: Record) -> list[str]:

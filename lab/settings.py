@@ -168,7 +168,12 @@ DATABASES = {"default": env.db_url("DATABASE_URL")}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 POOL_SIZE = env.int("LAB_DB_POOL", default=10)  # connections of the web process; 0 = no pool, as in a worker, which forks
 if POOL_SIZE:
-    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": POOL_SIZE, "timeout": 5, "max_waiting": 20 * POOL_SIZE}
+    DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
+        "min_size": min(4, POOL_SIZE),
+        "max_size": POOL_SIZE,
+        "timeout": 5,
+        "max_waiting": 20 * POOL_SIZE,
+    }
 STATEMENT_SECONDS = env.float("LAB_STATEMENT_SECONDS", default=30)  # of one statement of the web process (asgi.py); 0 = no limit
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

@@ -114,24 +114,21 @@ RETURNING item.id, item.place, coalesce(jsonb_array_length(nullif(item.texts, 'n
 # Who had the item before gets their draft, their sides and their token again.
 SEAT = """
 INSERT INTO labels_claim (item_id, queue_id, user_id, token, "order", draft, seated, created_at, expires_at)
-VALUES (%s, %s, %s, %s, %s, '{}', true, %s, %s)
+VALUES (%s, %s, %s, %s, %s, '{}', true, statement_timestamp(), statement_timestamp() + make_interval(mins => %s))
 ON CONFLICT (item_id, user_id) DO UPDATE SET seated = true, created_at = excluded.created_at, expires_at = excluded.expires_at
 """
 
 
 def take_free_seats(queue: Queue, user: User, count: int) -> None:
     """New seats for the user, in the order of the items' places."""
-    now = database_now()
-    until = now + timedelta(minutes=queue.lock_minutes)
     with connection.cursor() as cursor:
         seats: list[tuple[int, float, int]] = []
         for anyone in (False, True):
             if len(seats) < count:
                 cursor.execute(TAKE, {"queue": queue.pk, "user": user.pk, "count": count - len(seats), "anyone": anyone})
                 seats += sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
-        for number, (item, _, size) in enumerate(seats):
-            begun = now + timedelta(microseconds=number)  # keeps the order among claims taken at once
-            cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffle_answer_order(queue.kind, size), begun, until])
+        for item, _, size in seats:  # a statement each, so that their times keep the order
+            cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffle_answer_order(queue.kind, size), queue.lock_minutes])
 
 
 def shuffle_answer_order(kind: str, count: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def launch_recipe(
     """
     specs = specs_of(recipe, overrides or {})
     runs: list[Run] = []
-    with transaction.atomic():
+    with transaction.atomic() if len(specs) > 1 else nullcontext():  # a single run has a transaction of its own
         for number, (title, spec) in enumerate(specs):
             stage_name = f"{name or recipe}: {title}" if len(specs) > 1 else name or recipe
             parent = runs[-1] if runs else None

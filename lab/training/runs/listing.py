@@ -11,9 +11,9 @@ from uuid import UUID
 from django.core.paginator import Page, Paginator
 from django.db.models import F, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import Now
 from django.http import QueryDict
 
-from lab.lib.clock import database_now
 from lab.lib.column_choice import ADDRESS_KEY, LONGEST
 from lab.lib.listing import NEWEST_FIRST, ListQuery
 from lab.lib.numbers import MAX_INTEGER, parse_whole_number
@@ -26,7 +26,6 @@ from lab.training.runs.curve_values import WORDS
 from lab.training.runs.grouping import GroupField, GroupValue, find_group_field, is_group_order, read_group_values
 from lab.training.runs.models import HEAVY_WITH_PARENT, OPEN, Run, Status
 from lab.training.runs.stack import MethodChip, build_method_chips, build_stack
-from lab.training.runs.tags import list_team_tags
 from lab.training.runs.wait_reasons import WaitReason
 
 PAGE = 50
@@ -119,7 +118,7 @@ def select_matching_runs(team: Team, query: RunQuery, **changes: str) -> QuerySe
 
 def filter_matching_runs(team: Team, query: RunQuery, columns: Sequence[RunColumn] = ()) -> QuerySet[Run]:
     """Those, in the order of ``query``, with what a row of these columns needs."""
-    runs = select_matching_runs(team, query).annotate(method_choices=KeyTransform("methods", "spec"))
+    runs = select_matching_runs(team, query).annotate(method_choices=KeyTransform("methods", "spec"), read_at=Now())
     by = F(SORTS[query.key]) if query.key in SORTS else find_order(query.key)
     order = by.desc(nulls_last=True) if query.descending else by.asc(nulls_last=True)
     heavy = [name for name in HEAVY_WITH_PARENT if name != "spec" or not any(column.reads_spec for column in columns)]
@@ -182,17 +181,16 @@ def page_of(team: Team, query: RunQuery, columns: Sequence[RunColumn] = ()) -> P
     return Paginator(filter_matching_runs(team, query, columns), PAGE).get_page(query.page)
 
 
-def build_run_rows(runs: list[Run], columns: Sequence[RunColumn] = USUAL) -> list[RunRow]:
-    """Rows for ``runs``: a fixed number of queries however many there are."""
+def build_run_rows(runs: list[Any], columns: Sequence[RunColumn] = USUAL) -> list[RunRow]:
+    """Rows for ``runs`` of ``filter_matching_runs``: a fixed number of queries however many there are."""
     ids = [run.pk for run in runs]
     cells = write_cells(columns, runs)
     measured = {} if not any(column.name == "curve" for column in columns) else read_reward_curves(ids)
     reasons = wait_reasons.find_waiting_reasons(runs)
-    now = database_now() if any(run.is_active for run in runs) else None
     return [
         RunRow(
             run,
-            live.describe_run_state(run, now),
+            live.describe_run_state(run, run.read_at),
             _build_run_sparkline(measured.get(run.pk)),
             reasons.get(run.pk),
             _build_stack_chips(run),
@@ -204,8 +202,7 @@ def build_run_rows(runs: list[Run], columns: Sequence[RunColumn] = USUAL) -> lis
 
 def read_reward_curves(runs: Sequence[UUID]) -> dict[UUID, metrics.Series]:
     """By run; the held-out reward of those that have no other."""
-    heldout = metrics.read_sparkline_series(runs, "heldout/reward", SPARK_BUCKETS)
-    return heldout | metrics.read_sparkline_series(runs, "reward", SPARK_BUCKETS)
+    return metrics.read_sparkline_series(runs, "reward", SPARK_BUCKETS, otherwise="heldout/reward")
 
 
 def _build_stack_chips(run: Any) -> list[MethodChip]:
@@ -221,7 +218,7 @@ def _build_run_sparkline(series: metrics.Series | None) -> Sparkline | None:
 
 @dataclass(frozen=True)
 class RunFilterChoices:
-    """What the filters of a team offer."""
+    """What the filters of a team offer, and the number of its newest run (0 without any), which is read with them."""
 
     recipes: list[str]
     methods: list[str]
@@ -229,16 +226,18 @@ class RunFilterChoices:
     people: list[User]
     projects: list[Project]
     tags: list[str]
+    newest: int
 
 
 def list_run_filter_choices(team: Team, project: str = "") -> RunFilterChoices:
     """``project``: the one that is chosen, offered even if it is archived."""
-    runs = Run.objects.of(team).order_by()
+    stacks = list(method_usage.count_run_stacks(team, "recipe", "task", "tags"))
     return RunFilterChoices(
-        recipes=sorted(runs.values_list("recipe", flat=True).distinct()),
-        methods=sorted(method_usage.count_method_runs(team)),
-        tasks=sorted(runs.values_list("task", flat=True).distinct()),
+        recipes=sorted({stack["recipe"] for stack in stacks}),
+        methods=sorted(method_usage.sum_method_counts(stacks)),
+        tasks=sorted({stack["task"] for stack in stacks}),
         people=list(User.objects.filter(memberships__team=team).order_by("email")),
         projects=projects.list_project_choices(team, project),
-        tags=list_team_tags(team),
+        tags=sorted({tag for stack in stacks for tag in stack["tags"]}, key=str.casefold),
+        newest=max((stack["newest"] for stack in stacks), default=0),
     )

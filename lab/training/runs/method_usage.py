@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
-from django.db.models import Count, F, Func, JSONField, Q, QuerySet, TextField, Value
+from django.db.models import Count, F, Func, JSONField, Max, Q, QuerySet, TextField, Value
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
@@ -28,9 +30,19 @@ def with_base(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def count_method_runs(team: Team) -> Counter[str]:
-    """How many of the team's runs used each method: one query, one row for each combination there is."""
+    """How many of the team's runs used each method."""
+    return sum_method_counts(count_run_stacks(team))
+
+
+def count_run_stacks(team: Team, *columns: str) -> Iterable[dict[str, Any]]:
+    """One query: a row for each combination there is of trainer, base, methods and ``columns``, with its count ``runs`` and its ``newest`` number."""
     names = Func(F("spec"), Value("$.methods[*].name"), function="jsonb_path_query_array", output_field=JSONField())
-    stacks = with_base(Run.objects.of(team)).annotate(names=names).values("trainer", "base_name", "names").order_by().annotate(runs=Count("pk"))
+    runs = with_base(Run.objects.of(team)).annotate(names=names)
+    return runs.values("trainer", "base_name", "names", *columns).order_by().annotate(runs=Count("pk"), newest=Max("number"))
+
+
+def sum_method_counts(stacks: Iterable[dict[str, Any]]) -> Counter[str]:
+    """Rows of ``count_run_stacks`` → how many runs used each method."""
     counts: Counter[str] = Counter()
     for stack in stacks:
         base = stack["base_name"] or DEFAULT_BASES.get(stack["trainer"], "")

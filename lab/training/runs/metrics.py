@@ -158,13 +158,15 @@ def read_metric_tail(run_id: UUID, name: str, steps: int) -> Series | None:
     return _assemble_series(chunks.filter(last_step__gte=newest - 2 * steps), {run_id: read_attempt_cutoffs(run_id)}).get((run_id, name))
 
 
-def read_sparkline_series(run_ids: Sequence[UUID], name: str, buckets: int) -> dict[UUID, Series]:
-    """One metric of many runs, thinned, in two queries. Runs without it are left out."""
+def read_sparkline_series(run_ids: Sequence[UUID], name: str, buckets: int, otherwise: str = "") -> dict[UUID, Series]:
+    """One metric of many runs, thinned, in two queries; of runs without it the metric ``otherwise``. Runs with neither are left out."""
     limits: dict[UUID, dict[int, int]] = {}
     for run_id, number, from_step in Attempt.across_teams.filter(run_id__in=run_ids).order_by("number").values_list("run_id", "number", "from_step"):
         _add_attempt(limits.setdefault(run_id, {}), number, from_step)
-    assembled = _assemble_series(MetricChunk.across_teams.filter(run_id__in=run_ids, name=name), limits)
-    return {run_id: compute_envelope(series, buckets) for (run_id, _), series in assembled.items()}
+    assembled = _assemble_series(MetricChunk.across_teams.filter(run_id__in=run_ids, name__in=[name, *([otherwise] if otherwise else [])]), limits)
+    return {
+        run_id: compute_envelope(series, buckets) for (run_id, found), series in assembled.items() if found == name or (run_id, name) not in assembled
+    }
 
 
 def list_metric_names(run_id: UUID) -> list[str]:
@@ -194,7 +196,7 @@ def _assemble_series(chunks: Any, limits: dict[UUID, dict[int, int]], after: int
     parts: dict[tuple[UUID, str], list[tuple[Integers, Floats]]] = {}
     columns = ("run_id", "name", "attempt", "steps", "values") + (("offsets",) if after >= 0 else ())
     for run_id, name, attempt, raw_steps, raw_values, *raw_offsets in (
-        chunks.order_by("run_id", "name", "attempt", "chunk").values_list(*columns).iterator()
+        chunks.order_by("run_id", "name", "attempt", "chunk").values_list(*columns)  # a cursor on the server would ask three times
     ):
         steps, values = np.frombuffer(raw_steps, dtype="<i4"), np.frombuffer(raw_values, dtype="<f8")
         limit = limits.get(run_id, {}).get(attempt, NEVER)

@@ -10,8 +10,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models, transaction
-from django.db.models import F, Max, Q
-from django.db.models.functions import Coalesce, Least, Now
+from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from lab.teams.accounts.models import Project, Team
 from lab.teams.accounts.scope import TeamManager, TeamOwned, TeamQuerySet
@@ -51,8 +51,8 @@ MAX_RESCUES = 5  # how often a lost run is taken up again without a person
 class RunQuerySet(TeamQuerySet["Run"]):
     def next_number(self, team: Team) -> int:
         """One more than the team's newest. The caller's transaction holds the team's row locked, so that nobody else gets it."""
-        deleted = Team.objects.values_list("newest_deleted_run", flat=True).get(pk=team.pk)
-        return max(self.filter(team=team).aggregate(newest=Max("number"))["newest"] or 0, deleted) + 1
+        newest = self.filter(team=OuterRef("pk")).order_by("-number").values("number")[:1]
+        return int(Team.objects.values_list(Greatest(Coalesce(Subquery(newest), 0), "newest_deleted_run"), flat=True).get(pk=team.pk)) + 1
 
     def in_bin(self, team: Team) -> RunQuerySet:
         return self.filter(team=team).exclude(binned_at=None)

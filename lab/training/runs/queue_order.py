@@ -30,7 +30,11 @@ def lock_queues(names: Iterable[str]) -> None:
 
 def list_claim_orders(queues: Collection[str]) -> dict[str, list[UUID]]:
     """Queue → the runs that a worker may claim now, of all teams, the next one first. A few queries, however many runs wait."""
-    ready = Run.across_teams.waiting().filter(queue__in=set(queues)).only(*CLAIM_COLUMNS)
+    return order_claims(Run.across_teams.waiting().filter(queue__in=set(queues)).only(*CLAIM_COLUMNS))
+
+
+def order_claims(ready: Iterable[Run]) -> dict[str, list[UUID]]:
+    """The same of ``ready``, all runs that a worker may claim now."""
     return {queue: [run.pk for run in runs] for queue, runs in order_waiting_runs(ready).items()}
 
 

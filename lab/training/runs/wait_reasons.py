@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -29,24 +29,40 @@ class WaitReason:
     position: int | None = None  # of those that a worker may claim now, of all teams
 
 
+@dataclass(frozen=True)
+class QueueState:
+    """What runs that wait are waiting for: what each of them asks of a worker, where it is not one process; the workers that take runs;
+    by queue, the runs that a worker may claim now, of all teams, the next one first; and why runs are held back.
+    """
+
+    sizes: Mapping[UUID, RunSize]
+    workers: Sequence[Worker]
+    ahead: Mapping[str, list[UUID]]
+    held: Mapping[UUID, str]
+
+
 def find_waiting_reasons(runs: Iterable[Run]) -> dict[UUID, WaitReason]:
     """The reason of each run in ``runs`` that waits, in a few queries however many there are. Parents should be select_related."""
     waiting = [run for run in runs if run.status in WAITING]
     if not waiting:
         return {}
-    sizes = fetch_run_sizes([run.pk for run in waiting])
-    desks = find_queue_desks()
+    sizes, workers = fetch_run_sizes([run.pk for run in waiting]), list(Worker.objects.taking_runs())
     ahead = list_claim_orders({run.queue for run in waiting})
-    held = hold_reasons.find_held_reasons(waiting)
+    return explain_waiting_runs(waiting, QueueState(sizes, workers, ahead, hold_reasons.find_held_reasons(waiting)))
+
+
+def explain_waiting_runs(waiting: Sequence[Run], known: QueueState) -> dict[UUID, WaitReason]:
+    """The reason of each, with what is ``known`` of their queues."""
+    desks = collect_queue_desks(known.workers)
     states = find_start_states({run.queue for run in waiting})
-    missing = {run.pk: _find_missing_worker(run.queue, sizes.get(run.pk, ONE_PROCESS), desks.get(run.queue, ()), states) for run in waiting}
-    return {run.pk: _explain_waiting_run(run, missing[run.pk], ahead.get(run.queue, []), held.get(run.pk, "")) for run in waiting}
+    missing = {run.pk: _find_missing_worker(run.queue, known.sizes.get(run.pk, ONE_PROCESS), desks.get(run.queue, ()), states) for run in waiting}
+    return {run.pk: _explain_waiting_run(run, missing[run.pk], known.ahead.get(run.queue, []), known.held.get(run.pk, "")) for run in waiting}
 
 
-def find_queue_desks() -> dict[str, set[tuple[int, int]]]:
+def collect_queue_desks(workers: Iterable[Worker]) -> dict[str, set[tuple[int, int]]]:
     """Queue → GPUs and CPU cores of each kind of worker that takes runs of it. Queues that nobody serves are not there."""
     desks: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
-    for worker in Worker.objects.taking_runs():
+    for worker in workers:
         for queue in worker.queues:
             desks[queue].add((worker.gpus, worker.cpus))
     return desks

@@ -10,10 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from lab.training.runs import hold_reasons, live
-from lab.training.runs.models import ACTIVE, HEAVY, HEAVY_WITH_PARENT, WAITING, Run
+from lab.training.runs.models import ACTIVE, HEAVY_WITH_PARENT, OPEN, WAITING, Run, Status
 from lab.training.runs.process_counts import ONE_PROCESS, fetch_run_sizes
-from lab.training.runs.queue_order import order_waiting_runs
-from lab.training.runs.wait_reasons import WILL_NOT_FINISH
+from lab.training.runs.queue_order import order_claims, order_waiting_runs
+from lab.training.runs.wait_reasons import WILL_NOT_FINISH, QueueState
 from lab.training.workers.models import Worker
 from lab.watching.queue.schedule import Desk, Forecast, WaitingRun, schedule_runs
 from lab.watching.usage.similar_runs import MANNER_COLUMNS, find_manner_paces, list_run_manners
@@ -24,16 +24,18 @@ TOO_FAR = Forecast(None, None, "unknown: too far back in the queue")
 
 @dataclass(frozen=True)
 class QueueForecast:
-    """``ends``: seconds from now until a run in training ends, None where that is not known."""
+    """``ends``: seconds from now until a run in training ends, None where that is not known. ``state``: what it was made from, of all teams."""
 
     waiting: Mapping[UUID, Forecast]
     ends: Mapping[UUID, float | None]
+    state: QueueState
 
 
 def forecast_queues() -> QueueForecast:
     """Of all teams: each waits for the runs of others. Runs that a quota holds, or whose first stage has failed, start nowhere."""
-    active = list(Run.across_teams.filter(status__in=ACTIVE, outside=False).defer(*HEAVY))
-    waiting = list(Run.across_teams.filter(status__in=WAITING, outside=False).select_related("parent").defer(*HEAVY_WITH_PARENT))
+    found = Run.across_teams.filter(status__in=OPEN, outside=False).select_related("parent").defer(*HEAVY_WITH_PARENT)
+    open_runs, workers = list(found), list(Worker.objects.taking_runs())
+    active, waiting = [run for run in open_runs if run.status in ACTIVE], [run for run in open_runs if run.status in WAITING]
     held = hold_reasons.find_held_reasons(waiting)
     free = [run for run in waiting if run.pk not in held and not (run.parent and run.parent.status in WILL_NOT_FINISH)]
     ordered = [run for runs in order_waiting_runs(free).values() for run in runs]
@@ -41,7 +43,7 @@ def forecast_queues() -> QueueForecast:
     ends: dict[UUID, float | None] = {run.pk: live.estimate_eta_seconds(run) for run in active}
     seconds = estimate_seconds([run for run in (*near, *active) if ends.get(run.pk) is None])
     ends |= {run.pk: seconds.get(run.pk) for run in active if ends[run.pk] is None}
-    sizes = fetch_run_sizes([run.pk for run in near])
+    sizes = fetch_run_sizes([run.pk for run in waiting])
     runs = [
         WaitingRun(
             run.pk,
@@ -53,13 +55,14 @@ def forecast_queues() -> QueueForecast:
         )
         for run in near
     ]
-    return QueueForecast(schedule_runs(runs, list_desks(active, ends), ends) | {run.pk: TOO_FAR for run in ordered[MOST:]}, ends)
+    ahead = order_claims(run for run in waiting if run.parent is None or run.parent.status == Status.FINISHED)
+    starts = schedule_runs(runs, list_desks(workers, active, ends), ends)
+    return QueueForecast(starts | {run.pk: TOO_FAR for run in ordered[MOST:]}, ends, QueueState(sizes, workers, ahead, held))
 
 
-def list_desks(active: Iterable[Run], ends: Mapping[UUID, float | None]) -> list[Desk]:
-    """The workers that take runs; one that trains is free when its run ends."""
+def list_desks(workers: Iterable[Worker], active: Iterable[Run], ends: Mapping[UUID, float | None]) -> list[Desk]:
+    """Of ``workers``; one that trains is free when its run ends."""
     busy = {run.owner.split("/")[0]: ends[run.pk] for run in active}
-    workers = Worker.objects.taking_runs()
     return [Desk(frozenset(worker.queues), busy.get(worker.name, 0.0), worker.gpus, worker.cpus) for worker in workers]
 
 

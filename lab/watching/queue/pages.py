@@ -18,7 +18,6 @@ from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.training.runs.models import Priority
 from lab.training.runs.placement import list_usable_queues
 from lab.training.runs.queue_moves import Move, QueueChange, change_priority, move_run, move_to_queue
-from lab.training.workers.models import Worker
 from lab.watching.queue.rows import build_queue_overview
 
 MOST_SHOWN = 200  # waiting runs of a queue
@@ -38,7 +37,6 @@ def render_queue(request: LabRequest, *, fragment: bool) -> HttpResponse:
         "queues": list_usable_queues(request.team),
         "shown": f":{MOST_SHOWN}",
         "most_shown": MOST_SHOWN,
-        "any_worker": Worker.objects.taking_runs().training().exists(),
     }
     return TemplateResponse(request, "queue/page.html" + ("#queue" if fragment else ""), context)
 

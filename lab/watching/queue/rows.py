@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from lab.lib.clock import database_now
+from django.db.models.functions import Now
+from django.utils import timezone
+
 from lab.teams.accounts.models import Team
 from lab.training.runs import live, wait_reasons
-from lab.training.runs.models import ACTIVE, HEAVY_WITH_PARENT, WAITING, Priority, Run
+from lab.training.runs.models import ACTIVE, HEAVY_WITH_PARENT, OPEN, WAITING, Priority, Run
 from lab.training.runs.queue_order import order_chains
 from lab.training.runs.wait_reasons import WaitReason
-from lab.training.workers.models import Worker
 from lab.watching.queue.forecast import QueueForecast, forecast_queues
 from lab.watching.queue.schedule import Forecast
 
@@ -65,8 +66,11 @@ class QueueSection:
 
 @dataclass(frozen=True)
 class QueueOverview:
+    """``any_worker``: whether a worker that trains takes runs now."""
+
     training: list[TrainingRow]
     sections: list[QueueSection]
+    any_worker: bool
 
     @property
     def waiting(self) -> int:
@@ -74,20 +78,21 @@ class QueueOverview:
 
 
 def build_queue_overview(team: Team) -> QueueOverview:
-    runs = Run.objects.of(team).filter(status__in=(*WAITING, *ACTIVE), outside=False)
-    rows = list(runs.select_related("parent", "created_by").defer(*HEAVY_WITH_PARENT))
-    forecast, now = forecast_queues(), database_now()
+    runs = Run.objects.of(team).filter(status__in=OPEN, outside=False).annotate(read_at=Now())
+    rows: list[Any] = list(runs.select_related("parent", "created_by").defer(*HEAVY_WITH_PARENT))
+    forecast, now = forecast_queues(), rows[0].read_at if rows else timezone.now()
     training = [
         TrainingRow(run, live.describe_run_state(run, now), run.owner.split("/")[0], build_moment(now, forecast.ends.get(run.pk)))
         for run in sorted(rows, key=lambda run: run.number)
         if run.status in ACTIVE
     ]
-    return QueueOverview(training, list_sections([run for run in rows if run.status in WAITING], forecast, now))
+    sections = list_sections([run for run in rows if run.status in WAITING], forecast, now)
+    return QueueOverview(training, sections, any(worker.trains for worker in forecast.state.workers))
 
 
 def list_sections(waiting: list[Run], forecast: QueueForecast, now: datetime) -> list[QueueSection]:
-    reasons = wait_reasons.find_waiting_reasons(waiting)
-    served = [queue for queues in Worker.objects.taking_runs().values_list("queues", flat=True) for queue in queues]
+    reasons = wait_reasons.explain_waiting_runs(waiting, forecast.state) if waiting else {}
+    served = [queue for worker in forecast.state.workers for queue in worker.queues]
     sections = []
     for queue in sorted({run.queue for run in waiting}):
         chains = order_chains(run for run in waiting if run.queue == queue)

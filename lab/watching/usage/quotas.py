@@ -6,7 +6,7 @@ may still be alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -137,7 +137,7 @@ def lock_quota(team_id: int) -> Quota | None:
 
 def explain_quota_block(standing: QuotaStanding, queue: str, gpu: bool) -> str:
     """Why a run of the team may not start on ``queue``; empty when it may. ``gpu``: whether it would use GPU-hours."""
-    if refusal := explain_queue_refusal(standing, queue):
+    if refusal := explain_queue_refusal(standing.team, standing.queues, queue):
         return f"{refusal} An admin can raise the quota on the usage page."
     running, hours, storage = standing.running, standing.gpu_hours, standing.storage
     if running.full:
@@ -149,12 +149,12 @@ def explain_quota_block(standing: QuotaStanding, queue: str, gpu: bool) -> str:
     return ""
 
 
-def explain_queue_refusal(standing: QuotaStanding, queue: str) -> str:
-    """Why the team may not use the queue at all; empty when it may."""
-    if standing.queues is None or queue in standing.queues:
+def explain_queue_refusal(team: Team, queues: Collection[str] | None, queue: str) -> str:
+    """Why the team, which may use ``queues`` (None: all), may not use the queue; empty when it may."""
+    if queues is None or queue in queues:
         return ""
-    allowed = f"only {', '.join(standing.queues)}" if standing.queues else "no queue"
-    return f"team {standing.team.name} may not use the queue {queue} ({allowed})."
+    allowed = f"only {', '.join(queues)}" if queues else "no queue"
+    return f"team {team.name} may not use the queue {queue} ({allowed})."
 
 
 def takes_gpus(queue: str) -> bool:

@@ -48,7 +48,6 @@ def list_runs(request: LabRequest) -> HttpResponse:
     query, fragment = read_shown_query(request), wants_fragment(request)
     choice = ColumnChoice.read(query.chosen.get(ADDRESS_KEY, ""))
     columns = arrange_columns(choice)
-    newest = find_newest_number(request.team)
     choices = listing.list_run_filter_choices(request.team, query.chosen.get("project", ""))
     shown = build_group_context(request.team, query, columns) if query.group else build_row_context(request.team, query, columns)
     context: dict[str, Any] = {
@@ -60,16 +59,16 @@ def list_runs(request: LabRequest) -> HttpResponse:
         "pins": bool(choice.pinned),
         "chips": _build_filter_chips(query, choices),
         "choices": choices,
-        "group_choices": () if fragment else list_group_choices(request.team, newest),
+        "group_choices": () if fragment else list_group_choices(request.team, choices.newest),
         "statuses": STATUSES,
         "may_move": has_team_permission(request, "projects.manage") and choices.projects,
         "archived": query.chosen.get("archived", ""),
         "archived_count": listing.count_archived_runs(request.team, query),
         "archived_url": query.url(archived=listing.ARCHIVED),
         "tag_length": TAG_LENGTH,
-        "any_runs": bool(newest),
+        "any_runs": bool(choices.newest),
         "token": secrets.token_urlsafe(16),
-        "newest": newest,
+        "newest": choices.newest,
         **shown,
     }
     if request.GET.get("part") == "group" and not query.group:
