@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -18,10 +19,13 @@ from lab.rollouts.trajectories.models import Prompt, Rollout
 from lab.rollouts.trajectories.text_pieces import by_turn
 
 
-def claim_views(queue: Queue, claims: Sequence[Claim]) -> list[dict[str, Any]]:
-    """A ClaimView for each claim whose answers are all there; the number of queries does not grow with the claims, save for steps and spans."""
+def claim_views(queue: Queue, claims: Sequence[Claim], now: datetime | None = None) -> list[dict[str, Any]]:
+    """A ClaimView for each claim whose answers are all there; the number of queries does not grow with the claims, save for steps and spans.
+
+    ``now``: the database's clock, which is asked without it.
+    """
     items = item_views(queue, [(claim.item, claim.order) for claim in claims])
-    now = database_now()
+    now = now or database_now()
     return [
         {
             "token": str(claim.token),

@@ -92,7 +92,7 @@ def one_at_a_time(queue: Queue, user: User) -> None:
 def list_live_claims(queue: Queue, user: User) -> QuerySet[Claim]:
     open_items = Q(item__state=ItemState.OPEN)
     mine = Claim.objects.filter(open_items, queue=queue, user=user, seated=True, expires_at__gt=Now())
-    return mine.select_related("item").order_by("created_at", "pk")
+    return mine.select_related("item").annotate(read_at=Now()).order_by("created_at", "pk")  # type: ignore[no-redef]
 
 
 # A gold item that is asked again goes to the people who answered it before; to ``anyone`` once there is nothing else.

@@ -10,6 +10,7 @@ Places are those of ``Item.rollouts`` (from 0) everywhere in the database; the o
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -182,6 +183,8 @@ class Claim(TeamOwned):
     seated = models.BooleanField(default=True)  # False: given back or run out; only the draft is left
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
+
+    read_at: datetime  # of rows that ``list_live_claims`` gives
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["item", "user"], name="claim_once")]

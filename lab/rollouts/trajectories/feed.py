@@ -72,8 +72,12 @@ def read_feed(run: Run, selection: Selection) -> Feed:
         return Feed(selection, steps, offered, [], 0, "", 0)
     rows = rollouts_of(run, phase, selection.tries).filter(step=steps.step)
     groups, more = read_groups(run, rows, replace(selection, step=steps.step), stack_of(run.spec).methods)
-    superseded = Rollout.objects.filter(run=run, phase=phase, step=steps.step, superseded=True).count()
-    return Feed(selection, steps, offered, groups, shown_of(rows, selection), more, superseded)
+    replayed, mine = Q(superseded=True), Q() if selection.tries else Q(superseded=False)
+    counts = Rollout.objects.filter(run=run, phase=phase, step=steps.step).aggregate(
+        all=Count("pk", filter=mine), replayed=Count("pk", filter=replayed)
+    )
+    shown = count_shown_rollouts(rows, selection) if selection.zero or selection.filtered else counts["all"]
+    return Feed(selection, steps, offered, groups, shown, more, counts["replayed"])
 
 
 def read_groups(run: Run, rows: QuerySet[Rollout], selection: Selection, methods: Sequence[str] = ()) -> tuple[list[Group], str]:
@@ -127,10 +131,8 @@ def filter_group_summaries(sums: QuerySet[Any, dict[str, Any]], selection: Selec
     return sums.annotate(shown=Count("pk"))
 
 
-def shown_of(rows: QuerySet[Rollout], selection: Selection) -> int:
-    """How many of a step's rollouts the selection shows, on all its pages."""
-    if not selection.zero and not selection.filtered:
-        return rows.count()
+def count_shown_rollouts(rows: QuerySet[Rollout], selection: Selection) -> int:
+    """How many of a step's rollouts the selection shows of its groups, on all its pages."""
     return sum(filter_group_summaries(summarize_feed_groups(rows, "order"), selection).values_list("shown", flat=True))
 
 

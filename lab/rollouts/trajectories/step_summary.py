@@ -46,10 +46,11 @@ def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
         entropy=Avg("mean_entropy"),
         cut=Count("pk", filter=Q(finish_reason="length")),
         ended=Count("pk", filter=~Q(finish_reason="")),
+        filtered=Count("pk", filter=~Q(filtered="")),
     )
-    groups = rows.values("group").annotate(count=Count("pk"), low=Min("reward"), high=Max("reward"))
-    several = groups.filter(count__gt=1).count()
-    same = groups.filter(count__gt=1, low=F("high")).count()
+    groups = rows.values("group").annotate(count=Count("pk"), low=Min("reward"), high=Max("reward")).order_by()
+    several = Q(count__gt=1)
+    counts = groups.aggregate(groups=Count("group"), several=Count("group", filter=several), same=Count("group", filter=several & Q(low=F("high"))))
     total = totals["rollouts"]
     return StepSummary(
         rollouts=total,
@@ -58,8 +59,8 @@ def summarize_step_rollouts(rows: QuerySet[Rollout]) -> StepSummary:
         length=totals["mean_length"],
         entropy=totals["entropy"],
         cut=totals["cut"] / totals["ended"] if totals["ended"] else None,
-        groups=groups.count(),
-        zero_variance=same / several if several else None,
-        zero_groups=same,
-        filtered=rows.exclude(filtered="").count(),
+        groups=counts["groups"],
+        zero_variance=counts["same"] / counts["several"] if counts["several"] else None,
+        zero_groups=counts["same"],
+        filtered=totals["filtered"],
     )

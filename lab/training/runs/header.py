@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +58,11 @@ class RunBanner:
 
 def build_run_header(run: Run, tab: str) -> dict[str, Any]:
     """The context of ``runs/run_header.html``."""
-    actions, chain = build_header_actions(run), list_run_chain(run)
+    state = live.describe_run_state(run, getattr(run, "read_at", None))
+    actions, chain = build_header_actions(run, state["can"]), list_run_chain(run)
     return {
         "run": run,
-        "state": live.describe_run_state(run),
+        "state": state,
         "elapsed": compute_elapsed_seconds(run),
         "tab": tab,
         "room": "runs",
@@ -92,11 +94,13 @@ def list_run_chain(run: Run) -> list[Run]:
     return [*before, run, *after] if before or after else []
 
 
-def build_header_actions(run: Run) -> list[HeaderAction]:
+def build_header_actions(run: Run, able: Mapping[str, bool]) -> list[HeaderAction]:
+    """``able``: what can be done with the run now, of ``live.describe_run_state``."""
+
     def url(name: str) -> str:
         return reverse(name, args=[run.pk])
 
-    launch, able = reverse("launch"), live.describe_run_state(run)["can"]
+    launch = reverse("launch")
     if run.outside:  # nothing here can start, clone or kill somebody else's process; it reads at its next report that it shall stop
         return [HeaderAction("stop", "Stop", "stop", url("run-stop"), "" if able["stop"] else no_stop(run)), *offer_archive(run), offer_deletion(run)]
     kill_text = "The trainer is killed immediately. Steps since the last checkpoint are lost and are trained again if you resume the run."

@@ -77,7 +77,7 @@ def claim_visible_items(queue: Queue, request: LabRequest, hold: int) -> list[di
     """Items whose answers were deleted with their run leave the queue, and others come in their place."""
     for _ in range(5):
         claims = item_claims.claim_items(queue, request.user, hold)
-        views = claim_views(queue, claims)
+        views = claim_views(queue, claims, claims[0].read_at if claims else None)
         if len(views) == len(claims):
             return views
         visible = {view["item"] for view in views}

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 from django.core.cache import cache
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -41,7 +42,8 @@ PROMPT_SECONDS = 3600  # the prompts of a run stay what they are, and to list th
 def find_team_run(request: HttpRequest, run_id: Any) -> Run:
     """The team's run, or 404."""
     runs = Run.objects.of(request.team)  # type: ignore[attr-defined]
-    return get_object_or_404(runs.select_related("parent", "cloned_from", "created_by", "dropped"), pk=run_id)
+    related = ("parent", "cloned_from", "created_by", "dropped", "member", "trial", "team")
+    return get_object_or_404(runs.select_related(*related).annotate(read_at=Now()), pk=run_id)
 
 
 @require_safe
