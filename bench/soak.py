@@ -8,7 +8,8 @@ worker's clock a minute ahead. Killed processes are started again, as a service 
 
 At the end: every event of every spool is in the database exactly once; every run has finished, and failed on the way only for what was done to it;
 every confirmed label is there once; no viewer has a gap or a double; no process is left; the final policy of every run is in the store; memory and
-open files of every process that lived five minutes are flat; no page took more than 10 s, and none was refused but while something was broken.
+open files of every process that lived five minutes are flat; no page took more than 10 s and no act by the API more than 20, and none was refused
+but while something was broken.
 
 With ``--trainer program`` the trainer is one without a model that keeps the contract (``bench/soak_trainer.py``), which spares the imports of torch;
 every eighth run of more than three minutes is trained by two real processes all the same.

@@ -14,7 +14,8 @@ import psutil
 from bench.soak_lab import SoakLab
 from bench.soak_load import Record
 
-SLOW_SECONDS = 10.0  # for any page
+SLOW_SECONDS = 10.0  # for any page and what it asks for
+SLOW_ACT_SECONDS = 20.0  # for an act by the API, which also tells the workers by Redis
 FAULT_SHADOW = 15.0  # seconds after a fault in which a page may be refused with 503, or by nobody
 TRAINER_GONE = ("was killed", "without saying why", "worker was lost", "No space left", "disk")  # reasons that the faults explain
 SETTLE_SECONDS = 120.0  # of a process's life, before its memory is looked at
@@ -107,11 +108,11 @@ def check_labels(record: Record) -> list[str]:
 
 
 def check_answers(record: Record, faults: list[tuple[str, float, float]], patience: float) -> list[str]:
-    """No page above 10 s (times ``patience``); where nothing was broken, none refused."""
+    """No page above 10 s (times ``patience``), and no act by the API above 20 s; where nothing was broken, none refused."""
     problems = [
         f"{one.path} took {one.seconds:.1f} s (status {one.status}) until {time.strftime('%H:%M:%S', time.localtime(one.at))}"
         for one in record.answers
-        if one.seconds > SLOW_SECONDS * patience
+        if one.seconds > (SLOW_ACT_SECONDS if one.is_act else SLOW_SECONDS) * patience
     ]
     for one in record.answers:
         shadowed = any(begin - one.seconds <= one.at <= end + FAULT_SHADOW * patience for _, begin, end in faults)

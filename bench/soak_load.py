@@ -31,6 +31,7 @@ class Answer:
     status: int  # 0: no answer, because nobody listened or the connection was cut
     seconds: float
     at: float
+    is_act: bool = False  # by the API
 
 
 @dataclass
@@ -96,7 +97,7 @@ def ask(place: Place, record: Record, method: str, path: str, body: Any = None, 
         status = answer.status
     finally:
         asking.close()
-        record.answers.append(Answer(path, status, time.monotonic() - began, time.time()))
+        record.answers.append(Answer(path, status, time.monotonic() - began, time.time(), by_token and method == "POST"))
     return status, json.loads(data) if data[:1] in b"{[" and data else data
 
 

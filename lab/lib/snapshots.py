@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection, transaction
+from psycopg import IsolationLevel
 
 
 @contextmanager
@@ -14,7 +15,13 @@ def open_read_snapshot() -> Iterator[None]:
     if connection.in_atomic_block:
         yield
         return
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield
+    connection.ensure_connection()
+    driver = connection.connection
+    before = driver.isolation_level, driver.read_only
+    driver.isolation_level, driver.read_only = IsolationLevel.REPEATABLE_READ, True  # goes with BEGIN: no statement of its own
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        if not driver.closed:
+            driver.isolation_level, driver.read_only = before

@@ -136,7 +136,7 @@ def test_axes_are_those_of_the_shown_steps(run: Run, count: int, monkeypatch: py
     for few in (0, 3, 1000):  # read whole, some of each, cut out one by one
         monkeypatch.setattr(metric_thinning, "FEW", few)
         for steps in (np.arange(0, count + 20), np.array([0, count // 2, count + 7]), np.array([count + 99]), np.empty(0, dtype=np.int64)):
-            assert metric_thinning.axis_at(run.pk, "time", steps, metrics.read_attempt_cutoffs(run.pk)) == [
+            assert metric_thinning.read_axes(run.pk, ["time"], steps, metrics.read_attempt_cutoffs(run.pk))["time"] == [
                 known.get(step) for step in steps.tolist()
             ]
 
@@ -144,7 +144,7 @@ def test_axes_are_those_of_the_shown_steps(run: Run, count: int, monkeypatch: py
 def test_an_axis_with_gaps(run: Run) -> None:
     with connection.cursor() as cursor:
         metrics.append_metric_points(cursor, run.pk, 1, {"@tokens": [(1, 10.0), (5, 50.0), (6, 60.0)]})
-    assert metric_thinning.axis_at(run.pk, "tokens", np.arange(0, 9), metrics.read_attempt_cutoffs(run.pk)) == [
+    assert metric_thinning.read_axes(run.pk, ["tokens"], np.arange(0, 9), metrics.read_attempt_cutoffs(run.pk))["tokens"] == [
         None,
         10.0,
         None,

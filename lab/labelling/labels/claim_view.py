@@ -24,6 +24,8 @@ def claim_views(queue: Queue, claims: Sequence[Claim], now: datetime | None = No
 
     ``now``: the database's clock, which is asked without it.
     """
+    if not claims:
+        return []
     items = item_views(queue, [(claim.item, claim.order) for claim in claims])
     now = now or database_now()
     return [

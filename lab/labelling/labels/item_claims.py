@@ -58,9 +58,8 @@ def claim_items(queue: Queue, user: User, hold: int = 2) -> list[Claim]:
         held, expired = fetch_claim_status(queue, user)
         if expired:
             clear_expired(queue)
-        if held < hold:
-            take_free_seats(queue, user, hold - held)
-        return list(list_live_claims(queue, user))
+        taken = take_free_seats(queue, user, hold - held) if held < hold else 0
+        return list(list_live_claims(queue, user)) if held + taken else []
 
 
 LOOK = """
@@ -119,8 +118,8 @@ ON CONFLICT (item_id, user_id) DO UPDATE SET seated = true, created_at = exclude
 """
 
 
-def take_free_seats(queue: Queue, user: User, count: int) -> None:
-    """New seats for the user, in the order of the items' places."""
+def take_free_seats(queue: Queue, user: User, count: int) -> int:
+    """New seats for the user, in the order of the items' places; how many."""
     with connection.cursor() as cursor:
         seats: list[tuple[int, float, int]] = []
         for anyone in (False, True):
@@ -129,6 +128,7 @@ def take_free_seats(queue: Queue, user: User, count: int) -> None:
                 seats += sorted(cursor.fetchall(), key=lambda row: (row[1], row[0]))
         for item, _, size in seats:  # a statement each, so that their times keep the order
             cursor.execute(SEAT, [item, queue.pk, user.pk, uuid.uuid4(), shuffle_answer_order(queue.kind, size), queue.lock_minutes])
+    return len(seats)
 
 
 def shuffle_answer_order(kind: str, count: int) -> list[int]:

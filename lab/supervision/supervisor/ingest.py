@@ -44,11 +44,12 @@ class LostRace(Exception):
     """Another ingestor has stored these lines; nothing was written."""
 
 
-def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None) -> SpoolBatch | None:
+def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None, reached: int = 0) -> SpoolBatch | None:
     """Stores the whole lines after ``run.ingested``, about ``limit`` bytes of them; None when there is nothing to store.
 
     Nothing either where the spool goes on in another machine's file. ``run`` is brought up to date. ``samples`` are measurements of the machine,
-    stored with the newest step of the batch, if it has one.
+    stored with the newest step of the batch, if it has one. ``reached``: the offset up to which batches were published before. One that ends there
+    again was lost with the database's last commits; pages have its lines and do not ask for it, so it takes no samples, which no line holds.
     """
     if not is_spool_here(run):
         return None
@@ -61,7 +62,7 @@ def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | No
         line.end += run.spool_begin
     while lines:
         batch = collect_batch(run, lines)
-        if samples:
+        if samples and batch.to > reached:
             batch.add_samples(dict(samples))
         try:
             stored = write_batch(batch)

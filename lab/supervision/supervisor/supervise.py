@@ -81,6 +81,7 @@ class Supervisor:
         self.sampler = ResourceSampler(None)
         self.draining = self.stop_requested = False
         self.attempt = run.attempt  # whose log is shipped
+        self.reached = run.ingested  # of the spool, as pages have been told
         self.killed = ""
         self.kill_at: float | None = None
         self.control_at = self.renew_at = self.log_at = 0.0
@@ -266,11 +267,12 @@ class Supervisor:
         return moved, True
 
     def store_spool(self) -> bool:
-        batch = ingest_spool(self.run, samples=self.sampler.summary())
+        batch = ingest_spool(self.run, samples=self.sampler.summary(), reached=self.reached)
         if batch is None:
             return False
-        if batch.points:
+        if batch.points and batch.to > self.reached:
             self.sampler.taken()
+        self.reached = max(self.reached, batch.to)
         if batch.saved and self.uploader:
             self.uploader.wake()
         if batch.started and self.run.running(self.owner):

@@ -167,7 +167,10 @@ class Run(TeamOwned):
 
     def _become(self, status: Status, when: Q, **fields: Any) -> bool:
         changed = Run.objects.same_row(self).filter(when).update(status=status, **fields) == 1
+        team = self._state.fields_cache.get("team")
         self.refresh_from_db()
+        if team is not None and team.pk == self.team_id:
+            self.team = team  # as it was read: the audit log only wants its key
         return changed
 
     def claim(self, owner: str) -> bool:

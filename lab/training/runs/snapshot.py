@@ -39,26 +39,26 @@ CSV_AXES = ("step", "time", "tokens")
 
 
 def build_run_snapshot(run: Run, viewer: User) -> dict[str, Any]:
-    """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is."""
-    with open_read_snapshot():
-        run.refresh_from_db()
-        curves = read_run_curves(run)
-        methods = describe_run_methods(stack_of(run.spec))
-        weights = collect_reward_weights(run.spec) | run.latest.get(EDITED_WEIGHTS, {})
-        return {
-            "cursor": run.ingested,
-            "attempt": run.attempt,
-            "axes": msgspec.Raw(curves.axes),
-            "series": msgspec.Raw(curves.series),
-            "thinned": curves.thinned,
-            "nonfinite": curves.nonfinite,
-            "abstained": curves.abstained,
-            "panels": build_chart_panels(curves.names, run.trainer, methods, weights, count_heldout_prompts(run)),
-            "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
-            "marks": list_run_marks(run, viewer),
-            "samples": count_samples_per_step(run),
-            "state": live.describe_run_state(run),
-        }
+    """For ``msgspec``, which writes what is JSON already (``axes`` and ``series``) as it is. ``run`` was read in the snapshot that the caller holds
+    open (``open_read_snapshot``), so that the cursor and what stands before it belong together.
+    """
+    curves = read_run_curves(run)
+    methods = describe_run_methods(stack_of(run.spec))
+    weights = collect_reward_weights(run.spec) | run.latest.get(EDITED_WEIGHTS, {})
+    return {
+        "cursor": run.ingested,
+        "attempt": run.attempt,
+        "axes": msgspec.Raw(curves.axes),
+        "series": msgspec.Raw(curves.series),
+        "thinned": curves.thinned,
+        "nonfinite": curves.nonfinite,
+        "abstained": curves.abstained,
+        "panels": build_chart_panels(curves.names, run.trainer, methods, weights, count_heldout_prompts(run)),
+        "methods": [{key: entry[key] for key in ("name", "title", "idea", "url")} for entry in methods],
+        "marks": list_run_marks(run, viewer),
+        "samples": count_samples_per_step(run),
+        "state": live.describe_run_state(run, getattr(run, "read_at", None)),
+    }
 
 
 def count_heldout_prompts(run: Run) -> int | None:
@@ -114,7 +114,7 @@ def read_run_axes(run: Run, thinned: metric_thinning.ThinnedMetrics) -> dict[str
     series_by_name = thinned.series
     steps = np.sort(np.concatenate([curve.steps for curve in series_by_name.values()])) if series_by_name else np.empty(0, dtype=np.int64)
     steps = steps[np.append(True, steps[1:] != steps[:-1])] if steps.size else steps  # numpy's unique hashes them, which takes four times as long
-    return {"step": steps.tolist(), **{axis: metric_thinning.axis_at(run.pk, axis, steps, thinned.limits) for axis in ("time", "tokens")}}
+    return {"step": steps.tolist(), **metric_thinning.read_axes(run.pk, ("time", "tokens"), steps, thinned.limits)}
 
 
 def count_samples_per_step(run: Run) -> dict[str, Any] | None:

@@ -412,6 +412,17 @@ def test_measurements_of_the_machine_share_the_step_of_the_batch(run: Run) -> No
     assert metrics.read_metric_series(run.pk)["system/cpu_percent"].steps.tolist() == [3]
 
 
+def test_lines_that_pages_have_already_take_no_measurements(run: Run) -> None:
+    """The database lost its last commits: what is stored again at an offset that pages have reached would never be asked for."""
+    write(run.folder, [started(), *steps(1, 3)])
+    end = (run.folder / spool.SPOOL).stat().st_size
+    ingest_spool(run, samples={"system/cpu_percent": 50.0}, reached=end)
+    write(run.folder, steps(4, 5))
+    assert "system/cpu_percent" not in metrics.read_metric_series(run.pk)
+    ingest_spool(run, samples={"system/cpu_percent": 50.0}, reached=end)
+    assert metrics.read_metric_series(run.pk)["system/cpu_percent"].steps.tolist() == [5]
+
+
 def test_nothing_is_done_without_a_spool_or_with_nothing_new(run: Run, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert ingest_spool(run) is None

@@ -43,6 +43,7 @@ def make_json_queue_view(answer: Verb) -> View:
     @wraps(answer)
     def view(request: LabRequest, queue_id: int) -> HttpResponse:
         queue = get_object_or_404(Queue.objects.of(request.team), pk=queue_id)
+        queue.team = request.team
         try:
             return build_json_reply(answer(request, queue, sent.parse_json_body(request)))
         except Refusal as refusal:

@@ -20,6 +20,7 @@ from lab.lib.clock import database_now
 from lab.lib.costly import limit_costly_requests
 from lab.lib.downloads import Lines, csv_safe, stream_attachment
 from lab.lib.numbers import parse_whole_number
+from lab.lib.snapshots import open_read_snapshot
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.audit.recording import record_audit_entry
 from lab.training.runs import log_text, preparation, spec_reading, verbs
@@ -99,8 +100,9 @@ def read_tab(request: HttpRequest) -> str:
 @require_safe
 def serve_run_metrics(request: LabRequest, run_id: Any) -> HttpResponse:
     """All a page needs to draw its charts; ``?part=marks`` only the marks, which deltas do not carry."""
-    run = find_team_run(request, run_id)
-    body = {"marks": list_run_marks(run, request.user)} if request.GET.get("part") == "marks" else build_run_snapshot(run, request.user)
+    with open_read_snapshot():
+        run = find_team_run(request, run_id)
+        body = {"marks": list_run_marks(run, request.user)} if request.GET.get("part") == "marks" else build_run_snapshot(run, request.user)
     # Django's encoder takes five times as long over a hundred thousand numbers.
     return HttpResponse(msgspec.json.encode(body), content_type="application/json", headers={"Cache-Control": "no-store"})
 
