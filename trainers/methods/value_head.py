@@ -2,8 +2,10 @@
 
 V(s) = w tanh(W norm(h_s)),  h_s (D,): the state from which the next token is predicted
 
-The head has an optimiser of its own and learns by squared error to given targets. No gradient of it reaches the policy, so that the policy's loss
-stays the method's. It starts at V = 0 everywhere. For methods whose rollouts are short of a critic: generalised advantages, values of search nodes.
+The head has an optimiser of its own and learns given targets by squared error, or, with ``bins``, by the cross-entropy to a histogram around each
+(``trainers/maths/value_histogram.py``): then it has an output for each bin, and V is the expected centre. No gradient of it reaches the policy, so
+that the policy's loss stays the method's. It starts at the same V everywhere: 0, or the middle of the bins. For methods whose rollouts are short of
+a critic: generalised advantages, values of search nodes.
 """
 
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trainers.maths.value_histogram import ValueBins, match_mean_histogram
 from trainers.policies.hidden_states import read_hidden_states
 
 if TYPE_CHECKING:
@@ -21,27 +24,42 @@ WIDTH = 64  # of the hidden layer
 
 
 class ValueNet(nn.Module):
-    """(..., D) states -> (...) values."""
+    """(..., D) states -> (...) values. ``bins``: read from a histogram over them."""
 
-    def __init__(self, size: int, seed: int) -> None:
+    def __init__(self, size: int, seed: int, bins: ValueBins | None = None) -> None:
         super().__init__()
+        self.bins = bins
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.layers = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+            self.layers = nn.Sequential(nn.LayerNorm(size), nn.Linear(size, WIDTH), nn.Tanh(), nn.Linear(WIDTH, bins.count if bins else 1))
         for parameter in self.layers[-1].parameters():
             nn.init.zeros_(parameter)
 
     def forward(self, states: Tensor) -> Tensor:
-        values: Tensor = self.layers(states.float())[..., 0]
-        return values
+        made: Tensor = self.layers(states.float())
+        return self.bins.read(made) if self.bins else made[..., 0]
+
+    def compute_loss(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, D), (n,) -> the mean loss, with gradient, and the values (n,), without."""
+        made: Tensor = self.layers(states.float())
+        if self.bins:
+            return self.bins.compute_loss(made, targets).mean(), self.bins.read(made.detach())
+        return nn.functional.mse_loss(made[..., 0], targets), made.detach()[..., 0]
+
+    @torch.no_grad()
+    def match_mean(self, states: Tensor, targets: Tensor) -> None:
+        """Moves the bias so that the mean prediction is that of the targets (with bins: comes near to it)."""
+        made: Tensor = self.layers(states.float())
+        shift = match_mean_histogram(made, self.bins.spread(targets)) if self.bins else (targets - made[..., 0]).mean()
+        self.layers[-1].bias += shift
 
 
 class ValueHead:
-    """``passes``: gradient steps on all given targets each time."""
+    """``passes``: gradient steps on all given targets each time. ``bins``: learn by classification into them."""
 
-    def __init__(self, run: "RunContext", learning_rate: float, passes: int) -> None:
+    def __init__(self, run: "RunContext", learning_rate: float, passes: int, bins: ValueBins | None = None) -> None:
         self.run, self.passes = run, passes
-        self.net = ValueNet(run.model.config.get_text_config().hidden_size, run.seed).to(run.device)
+        self.net = ValueNet(run.model.config.get_text_config().hidden_size, run.seed, bins).to(run.device)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=learning_rate)
 
     def read_states(self, prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], places: Sequence[Sequence[int]]) -> Tensor:
@@ -61,16 +79,15 @@ class ValueHead:
 
         The mean of what is left is taken out at once, by the bias: steps of one size would spend themselves on it.
         """
-        error = 0.0
+        error, states, targets = 0.0, states.detach(), targets.detach().float()
         if len(targets):
-            with torch.no_grad():
-                self.net.layers[-1].bias += (targets.float() - self.net(states)).mean()
+            self.net.match_mean(states, targets)
         for _ in range(self.passes if len(targets) else 0):
-            loss = nn.functional.mse_loss(self.net(states.detach()), targets.detach().float())
+            loss, values = self.net.compute_loss(states, targets)
             self.optimizer.zero_grad()
             torch.autograd.backward(loss)
             self.optimizer.step()
-            error = loss.item()
+            error = nn.functional.mse_loss(values, targets).item()
         return error
 
     def state(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from trainers.maths.value_histogram import ValueLoss
 from trainers.policies.value_head import build_value_head, fit_value_head, read_last_states
 from trainers.tasks.base import Example
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class ValueSearch:
-    """A value head and what it is fitted to. ``steps``, ``rate``: of each fitting."""
+    """A value head and what it is fitted to. ``steps``, ``rate``: of each fitting. ``loss``: squared error, or classification."""
 
-    def __init__(self, run: "RunContext", steps: int, rate: float) -> None:
+    def __init__(self, run: "RunContext", steps: int, rate: float, loss: ValueLoss = "mse") -> None:
         self.run, self.steps, self.rate = run, steps, rate
-        self.head = build_value_head(run)
+        self.head = build_value_head(run, loss)
 
     def estimate(self, session: "Session", nodes: "Sequence[Node]") -> list[float]:
         """In [-1, 1]."""

@@ -1,7 +1,8 @@
 """A value head: what a policy's last hidden state says of the outcome, between -1 (wrong) and 1 (right).
 
 V(s) = tanh(w . LayerNorm(h(s)) + b), h(s) the last layer's state at the last token of a context. It is fitted by the mean squared error to outcomes
-or backed-up values, without touching the policy. Whoever fits it keeps its weights in the method's state where a resumed run needs them.
+or backed-up values, or by classification into bins of [-1, 1], of which V is the expected centre (``trainers/maths/value_histogram.py``). Neither
+touches the policy. Whoever fits it keeps its weights in the method's state where a resumed run needs them.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trainers.maths.value_histogram import ValueBins, ValueLoss, choose_value_bins
 from trainers.policies.hidden_states import read_hidden_states
 
 if TYPE_CHECKING:
@@ -20,18 +22,25 @@ AT_ONCE = 256  # states in one step of the fitting
 
 
 class ValueHead(nn.Module):
-    """Says 0 of every state until it is fitted."""
+    """Says 0 of every state until it is fitted. ``bins``, of [-1, 1]: read from a histogram over them."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, bins: ValueBins | None = None) -> None:
         super().__init__()
-        self.norm, self.out = nn.LayerNorm(size), nn.Linear(size, 1)
+        self.bins = bins
+        self.norm, self.out = nn.LayerNorm(size), nn.Linear(size, bins.count if bins else 1)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 
     def forward(self, states: Tensor) -> Tensor:
         """(N, D) -> (N,)."""
-        values: Tensor = torch.tanh(self.out(self.norm(states.float()))[..., 0])
-        return values
+        made: Tensor = self.out(self.norm(states.float()))
+        return self.bins.read(made) if self.bins else torch.tanh(made[..., 0])
+
+    def compute_loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        """(N, D), (N,) -> scalar."""
+        if self.bins:
+            return self.bins.compute_loss(self.out(self.norm(states.float())), targets).mean()
+        return nn.functional.mse_loss(self(states), targets)
 
     def estimate(self, states: Tensor) -> list[float]:
         with torch.no_grad():
@@ -39,8 +48,8 @@ class ValueHead(nn.Module):
         return found
 
 
-def build_value_head(run: "RunContext") -> ValueHead:
-    return ValueHead(run.model.config.get_text_config().hidden_size).to(run.device)
+def build_value_head(run: "RunContext", loss: ValueLoss = "mse") -> ValueHead:
+    return ValueHead(run.model.config.get_text_config().hidden_size, choose_value_bins(loss, -1.0, 1.0)).to(run.device)
 
 
 def fit_value_head(head: ValueHead, states: Tensor, targets: Tensor, steps: int, rate: float, generator: torch.Generator) -> float:
@@ -55,7 +64,7 @@ def fit_value_head(head: ValueHead, states: Tensor, targets: Tensor, steps: int,
         for _ in range(steps):
             places = torch.randint(len(states), (min(AT_ONCE, len(states)),), generator=generator).to(states.device)
             optimizer.zero_grad()
-            nn.functional.mse_loss(head(states[places]), targets[places]).backward()  # type: ignore[no-untyped-call]
+            head.compute_loss(states[places], targets[places]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
     with torch.no_grad():
         return float(nn.functional.mse_loss(head(states), targets))

@@ -93,7 +93,9 @@ def test_the_plan_is_the_shortest_right_path():
 def test_values_are_outcomes_at_ends_and_estimates_elsewhere(monkeypatch):
     tree = make_tree(WORLD, "From 4 to 11 in 2 moves.", [["*2", "+3"], ["*2", "-1"]])
     going, right, wrong = tree.positions
-    monkeypatch.setattr("trainers.methods.value_search.build_value_head", lambda run: SimpleNamespace(estimate=lambda states: [0.25] * len(states)))
+    monkeypatch.setattr(
+        "trainers.methods.value_search.build_value_head", lambda run, loss: SimpleNamespace(estimate=lambda states: [0.25] * len(states))
+    )
     monkeypatch.setattr("trainers.methods.value_search.read_last_states", lambda run, nodes: nodes)
     session = SimpleNamespace(is_right=lambda node: node.state["reached"])
     assert ValueSearch(None, 1, 0.1).estimate(session, [tree.root, right, going, wrong]) == [0.25, 1.0, 0.25, -1.0]

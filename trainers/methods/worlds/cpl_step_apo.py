@@ -27,6 +27,7 @@ from trainers.contract.hyperparameters import Strict, param
 from trainers.data.pair_rows import to_answer_messages
 from trainers.data.search_samples import search_examples
 from trainers.data.turn_masks import OWN, TurnMasks
+from trainers.maths.value_histogram import ValueLoss
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.value_search import ValueSearch
@@ -68,6 +69,9 @@ class Config(Strict):
     episodes: int = param(2, "Whole episodes of a prompt that the value head is first fitted to.", title="Episodes for the values", ge=1, le=64)
     head_steps: int = param(200, "Updates of the value head in each fitting (our value).", title="Value updates", ge=0, le=100_000, advanced=True)
     head_rate: float = param(0.01, "Learning rate of the value head (our value).", title="Value learning rate", gt=0, le=1, advanced=True)
+    value_loss: ValueLoss = param(
+        "mse", "mse: squared error. hl-gauss: classification into 51 bins of [-1, 1] (arXiv 2403.03950).", title="Value loss", advanced=True
+    )
 
 
 class CPLStepAPO(Method):
@@ -112,7 +116,7 @@ class CPLStepAPO(Method):
         if pairs_of:
             count = getattr(spec.training, "sampled_prompts", count)
         examples = world.examples("pairs" if pairs_of else "train", count, spec.seed, spec.task.difficulty)
-        values = ValueSearch(run, config.head_steps, config.head_rate)
+        values = ValueSearch(run, config.head_steps, config.head_rate, config.value_loss)
         self.log("data_value_error", values.fit_episodes(examples, config.episodes, "cpl-step-apo"))
 
         def search(session: "Session", roots: "list[Node]") -> "list[SearchTree]":

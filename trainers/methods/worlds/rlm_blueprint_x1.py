@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trainers.contract.hyperparameters import Strict, param
 from trainers.maths.credit import pad_turns, spread_turns
+from trainers.maths.value_histogram import ValueLoss
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
 from trainers.methods.value_search import ValueSearch, list_open_positions, score_end
@@ -51,6 +52,9 @@ class Config(Strict):
     first_steps: int = param(300, "Phase 1: updates of the head (our value).", title="Value updates at first", ge=0, le=100_000, advanced=True)
     head_steps: int = param(20, "Phase 2: updates of the head in each batch (our value).", title="Value updates", ge=0, le=10_000, advanced=True)
     head_rate: float = param(0.003, "Learning rate of the head (our value).", title="Value learning rate", gt=0, le=1, advanced=True)
+    value_loss: ValueLoss = param(
+        "mse", "mse: squared error. hl-gauss: classification into 51 bins of [-1, 1] (arXiv 2403.03950).", title="Value loss", advanced=True
+    )
     refit: bool = param(True, "Phase 2: fit the head to the backed-up values of each batch's trees.", title="Refit the values")
 
 
@@ -83,7 +87,7 @@ class RLMBlueprintX1(Method):
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
-        self.values = ValueSearch(run, self.config.head_steps, self.config.head_rate)
+        self.values = ValueSearch(run, self.config.head_steps, self.config.head_rate, self.config.value_loss)
         self.is_fitted = False
 
     def rollout(self, session: "Session") -> "list[Completion]":
@@ -105,7 +109,7 @@ class RLMBlueprintX1(Method):
         config = self.config
         spec = self.run.attempt.spec
         examples = self.run.task.examples("train", config.prompts, spec.seed, spec.task.difficulty)
-        values = ValueSearch(self.run, config.first_steps, config.head_rate)
+        values = ValueSearch(self.run, config.first_steps, config.head_rate, config.value_loss)
         self.log("first_error", values.fit_episodes(examples, config.episodes, "x1", session.max_tokens))
         self.values.head.load_state_dict(values.head.state_dict())
         self.is_fitted = True
