@@ -41,7 +41,8 @@ class SFTAdapter(Resumable, SFTTrainer):  # type: ignore[misc]
         assert isinstance(training, SFT)
         self.rows = list(rows)
         between = BetweenSteps()
-        settings = {"max_length": training.max_length, "packing": False, "completion_only_loss": True}
+        order = {"train_sampling_strategy": "sequential"} if any(method.ordered for method in stack.methods) else {}
+        settings = {"max_length": training.max_length, "packing": False, "completion_only_loss": True, **order}
         super().__init__(
             model=attempt.policy.model,
             processing_class=attempt.policy.tokenizer,

@@ -79,7 +79,8 @@ class HeldOut:
         scores = attempt.columns.score_rows(list(zip(answers, self.examples, strict=True)), step)
         scores = [score | made.scores for score, made in zip(scores, completions, strict=True)]
         sums = [rewards.weighted_sum(score, attempt.weights) for score in scores]
-        values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards))) | dict(more)
+        together = {f"heldout/{name}": value for name, value in attempt.task.measure_together(self.examples, answers).items()}
+        values = compute_heldout_metrics(completions, scores, sums, next(iter(attempt.task.rewards))) | together | dict(more)
         scored = [
             Scored(step=step, phase="heldout", group=place, sample=0, **build_scored_fields(example, made, score, total))
             for place, (example, made, score, total) in enumerate(zip(self.examples, completions, scores, sums, strict=True))

@@ -55,7 +55,7 @@ class Method:
     whole_answers: ClassVar[bool] = False  # its policy loss takes one advantage for an answer: the mean of what its tokens have
     requires: ClassVar[tuple[Requirement, ...]] = ()
     worlds: ClassVar[frozenset[str]] = frozenset()  # tasks it can train on, by name; empty: any
-    ordered: ClassVar[bool] = False  # pairs: rows are trained on in the order that ``data`` left them, not shuffled
+    ordered: ClassVar[bool] = False  # DPO and SFT: rows are trained on in the order that ``data`` left them, not shuffled
 
     def __init__(self, config: Any = None) -> None:
         self.config: Any = config if config is not None else self.Config()

@@ -7,7 +7,7 @@ whose value is a Task subclass.
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -115,6 +115,10 @@ class Task:
     def demonstration(self, example: Example, rng: random.Random) -> str:
         """One demonstration for the cold start, as imperfect as ``demonstrations`` says. Raises LookupError for an example without one."""
         raise NotImplementedError
+
+    def measure_together(self, examples: Sequence[Example], answers: Sequence[str]) -> dict[str, float | None]:
+        """Metrics of held-out answers that none of them has alone, such as whether two of them agree; None for one that is undefined."""
+        return {}
 
     def respond(self, example: Example, text: str) -> str | None:
         """The world's answer to the completion so far, which ends in one of ``stop``; None ends the episode."""

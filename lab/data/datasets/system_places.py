@@ -6,4 +6,5 @@ from trainers.contract.dataset_tools.registry import TOOLS
 
 def register_tool_places() -> None:
     for name in TOOLS:
-        PLACES.register(name, SystemPlace("Choose a dataset", "datasets"))
+        if name not in PLACES:  # a study of which a room further left has a page of its own
+            PLACES.register(name, SystemPlace("Choose a dataset", "datasets"))

@@ -7,9 +7,10 @@ from difflib import get_close_matches
 from trainers.contract.dataset_tools.base import DatasetTool
 from trainers.contract.dataset_tools.corrected_slips import CorrectedSlips
 from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
+from trainers.contract.dataset_tools.judge_pairs import JudgePairs
 from trainers.contract.dataset_tools.knowledge_lines import KnowledgeLines
 
-BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips, KnowledgeLines)
+BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips, KnowledgeLines, JudgePairs)
 TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
 
 
