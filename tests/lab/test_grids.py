@@ -16,6 +16,7 @@ from lab.teams.audit.models import Entry
 from lab.training.ablations.grid_checks import MOST_GRID_RUNS, find_grid_problems
 from lab.training.ablations.grid_figures import GridFigures, build_grid_figures, choose_quantity, list_grid_quantities
 from lab.training.ablations.grid_matrix import MatrixCell, build_matrix_panels, read_matrix_choice
+from lab.training.ablations.judge_differences import list_grid_judge_differences
 from lab.training.ablations.launch import add_seeds, create_ablation, create_grid, request_ablation_stop, resume_ablation_runs
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.runs import metrics
@@ -306,6 +307,36 @@ def test_gains_on_the_trained_and_the_other_level_make_the_transfer_ratio(transf
     assert "jackknife over seeds" in page
     assert "0.506" in page
     assert 'name="quantity"' not in page, "what is read says the quantity"
+
+
+def test_judges_on_weak_and_strong_answers_have_their_differences(team: Team, owner: User, as_owner: Client) -> None:
+    levels = [{"name": name, "changes": {"task.difficulty": of}} for name, of in (("weak", "easy"), ("strong", "hard"))]
+    judges = {"name": "Trained on", "levels": levels}
+    read = {"name": "Measured on", "levels": [{"name": name, "metric": f"heldout/{name}"} for name in ("weak", "strong", "unseen")]}
+    grid = create_grid(make_grid(team, owner, TRAINER, judges, read))
+    accuracies = {"weak": {"weak": 0.80, "strong": 0.70}, "strong": {"weak": 0.79, "strong": 0.78}}
+    for member in grid.in_order():
+        trainer, judge = member.variant.split(" · ")
+        if trainer == "GRPO":
+            noise = 0.02 * (member.seed - 3)
+            finish(member, **{f"heldout_{name}": [(0, 0.5), (20, value + noise)] for name, value in accuracies[judge].items()})
+    found = {(one.rest, one.difference.name, one.difference.judge): one.estimate for one in list_grid_judge_differences(read_figures(grid))}
+    expected = {
+        ("FutureProof", "weak"): -0.10,
+        ("RefreshAdvantage", "strong"): 0.08,
+        ("BackCompat", "strong"): -0.01,
+        ("CompatShift", "strong"): 0.01,
+    }
+    assert {key: estimate.mean for key, estimate in found.items()} == {(("GRPO",), *key): pytest.approx(value) for key, value in expected.items()}
+    assert {estimate.count for estimate in found.values()} == {2}
+    page = as_owner.get(f"/ablations/{grid.pk}/").content.decode()
+    assert "Judges over time" in page
+    assert "FutureProof" in page
+
+
+def test_other_grids_have_no_judges(grid: Ablation, transfer_grid: Ablation, as_owner: Client) -> None:
+    assert list_grid_judge_differences(read_figures(grid)) == list_grid_judge_differences(read_figures(transfer_grid)) == []
+    assert "Judges over time" not in as_owner.get(f"/ablations/{grid.pk}/").content.decode()
 
 
 def test_a_grid_without_two_like_factors_has_no_transfer(grid: Ablation) -> None:

@@ -29,6 +29,7 @@ from lab.training.ablations.grid_figures import (
 )
 from lab.training.ablations.grid_matrix import build_matrix_panels, list_level_changes, list_runs_rows, read_matrix_choice
 from lab.training.ablations.grid_plan import GridPlan, examine_grid_plan, list_field_values, read_grid_plan
+from lab.training.ablations.judge_differences import list_grid_judge_differences
 from lab.training.ablations.models import Ablation, AblationRun
 from lab.training.ablations.presets import PRESETS, write_preset_form
 from lab.training.ablations.starts import list_start_choices
@@ -114,6 +115,7 @@ def show_grid(request: LabRequest, grid: Ablation, members: Sequence[AblationRun
         "panels": build_matrix_panels(figures, choice),
         "rows": list_runs_rows(figures),
         "transfers": figures.list_transfers(),
+        "judge_differences": list_grid_judge_differences(figures),
         "progress": compute_ablation_progress([member.run for member in members]),
         "query": query.urlencode(),
         "token": secrets.token_urlsafe(16),

@@ -4,5 +4,6 @@ from lab.training.catalog.system_map import PLACES, SystemPlace
 
 
 def register_system_places() -> None:
-    PLACES.register("crosslingual-rl", SystemPlace("Start the grid", "grid-new", "preset=crosslingual-rl"))
+    for study in ("crosslingual-rl", "judge-shelf-life"):
+        PLACES.register(study, SystemPlace("Start the grid", "grid-new", f"preset={study}"))
     PLACES.register("survey-agentic-search-rl", SystemPlace("Filters of search agents", "systems", "idea=search"))
