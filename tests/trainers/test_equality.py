@@ -67,7 +67,7 @@ class Nothing(Method):
     """Fills every hook of the loss with what changes nothing."""
 
     card = Card("nothing", "Nothing", "", "", "", "code", "", "core", "", ())
-    trains = frozenset({"grpo", "dpo", "sft"})
+    trains = frozenset({"grpo", "dpo", "sft", "reward"})
 
     def rewards(self, batch, rewards):
         return rewards
@@ -346,10 +346,11 @@ def test_kto(tmp_path, monkeypatch):
     assert made[0]["loss"] != made[-1]["loss"]
 
 
-def test_reward_model(tmp_path, monkeypatch):
+@pytest.mark.parametrize("method", [None, Nothing])
+def test_reward_model(tmp_path, monkeypatch, method):
     base = {"name": "reward-model", "config": {"centring": 0.01}}
     spec = make_spec(tmp_path, "reward", base=base, training__max_steps=20, training__learning_rate=3e-3)
-    made = ours(spec, tmp_path, monkeypatch)
+    made = ours(spec, tmp_path, monkeypatch, method() if method else None)
     attempt = attempt_in(tmp_path / "trl", spec)
     settings = build_common_arguments(attempt) | {"max_length": spec.training.max_length, "center_rewards_coefficient": 0.01}
     rows, _ = pairs.read_sampled_pairs(tmp_path / pairs.FILE)

@@ -17,7 +17,7 @@ from trainers.methods.card import Card, Owned, Panel, Requirement, Trainer
 
 if TYPE_CHECKING:
     from trainers.contract.events import Message
-    from trainers.methods.batch import LossBatch, PairBatch, RolloutBatch, RowBatch, TokenBatch
+    from trainers.methods.batch import LossBatch, PairBatch, RewardBatch, RolloutBatch, RowBatch, TokenBatch
     from trainers.methods.context import RunContext
     from trainers.methods.history import History
     from trainers.methods.session import Session
@@ -147,7 +147,7 @@ class Method:
         """Scalar to minimise, replacing the base's policy-gradient term. Only for the owner of "policy loss"."""
         raise NotImplementedError
 
-    def loss(self, batch: "LossBatch | PairBatch | TokenBatch") -> Tensor | None:
+    def loss(self, batch: "LossBatch | PairBatch | TokenBatch | RewardBatch") -> Tensor | None:
         """Scalar, or (B, T) averaged over the batch's loss tokens, added to the loss."""
         return None
 
@@ -166,8 +166,8 @@ class Method:
         losses: Tensor = base(score)
         return losses
 
-    def pair_weights(self, batch: "PairBatch", losses: Tensor) -> Tensor | None:
-        """(B,) multiplier on the losses."""
+    def pair_weights(self, batch: "PairBatch | RewardBatch", losses: Tensor) -> Tensor | None:
+        """(B,) multiplier on the losses; also of a reward model."""
         return None
 
     # SFT, each micro-batch.

@@ -221,6 +221,19 @@ class PairBatch:
 
 
 @dataclass
+class RewardBatch:
+    """One micro-batch of pairs that a reward model is trained on."""
+
+    rows: list[dict[str, Any]]  # B dataset rows; extra columns of the dataset are in them
+    indices: list[int]  # B; place of each row in the training rows
+    chosen: Tensor  # (B,) scores, with gradient
+    rejected: Tensor  # (B,)
+    model_inputs: dict[str, Tensor]  # input_ids, attention_mask (2B, T): all chosen above all rejected, padded on the right
+    step: int
+    total_steps: int
+
+
+@dataclass
 class TokenBatch:
     """One micro-batch of supervised rows."""
 

@@ -30,7 +30,7 @@ class PairColumns(Base):
         """(B,) in units of the score: nats of the scaled log-ratio for DPO, of the mean log-ratio for IPO."""
         return read_pair_column(batch, MARGIN, 0.0) if self.config.use_margins else None
 
-    def pair_weights(self, batch: PairBatch, losses: Tensor) -> Tensor | None:
+    def pair_weights(self, batch: PairBatch, losses: Tensor) -> Tensor | None:  # type: ignore[override]
         return read_pair_column(batch, WEIGHT, 1.0)
 
 
