@@ -75,6 +75,7 @@ class JudgeShelfLife(Method):
             "Both parts of continual training are one run with one learning rate schedule.",
         ),
         claim=("heldout/consistent_strong", "higher"),
+        parallel=False,
     )
     Config = Config
     trains = frozenset({"dpo", "sft"})
