@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
-from trainers.maths.circuits import choose_circuit, compute_neuron_effects, discount_disagreement, rank_percentiles, score_tail
+from trainers.maths.circuits import choose_circuit, compute_neuron_effects, rank_percentiles, score_tail
 from trainers.policies.neurons import NoNeurons, find_last_tokens, list_neuron_maps, read_activations, set_neurons
 
 NEURONS = 2 * 24
@@ -29,8 +29,6 @@ def test_the_worked_examples_of_the_card():
     assert effects[0].item() == pytest.approx(1.5 / spread[0].item())
     assert effects[1] == 0  # it says the same of all
     assert choose_circuit(effects * torch.tensor([1.0, 1.0, 0.1]), 1).tolist() == [0]
-    assert discount_disagreement(torch.tensor([[1.0], [0.6], [0.2]]), 1.0).item() == pytest.approx(0.2734, abs=1e-4)
-    assert discount_disagreement(torch.tensor([[1.0], [0.6], [0.2]]), 0.0).item() == pytest.approx(0.6)
 
 
 def test_a_neuron_counts_in_the_direction_of_its_effect():

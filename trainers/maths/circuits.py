@@ -35,8 +35,3 @@ def rank_percentiles(scores: Tensor) -> Tensor:
         return torch.full_like(scores, 0.5)
     below, equal = (scores[None] < scores[:, None]).sum(1), (scores[None] == scores[:, None]).sum(1) - 1
     return (below + equal / 2) / (len(scores) - 1)
-
-
-def discount_disagreement(rewards: Tensor, kappa: float) -> Tensor:
-    """(M, B) rewards of M models -> (B,): their mean minus kappa of their standard deviation (over the M)."""
-    return rewards.mean(0) - kappa * rewards.std(0, correction=0)

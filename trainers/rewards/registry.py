@@ -15,6 +15,7 @@ from trainers.rewards.normalised_match import NormalisedMatch
 from trainers.rewards.number import Number
 from trainers.rewards.regex_match import RegexMatch
 from trainers.rewards.repetition import Repetition
+from trainers.rewards.reward_ensemble import RewardEnsemble
 from trainers.rewards.reward_model import RewardModelScore
 from trainers.rewards.rubric_judge import RubricJudge
 from trainers.rewards.sections import Sections
@@ -38,6 +39,7 @@ BUILT_IN: tuple[type[RewardFunction], ...] = (
     NgramSimilarity,
     EmbeddingSimilarity,
     RewardModelScore,
+    RewardEnsemble,
     RubricJudge,
     UnitTests,
     SqlResult,

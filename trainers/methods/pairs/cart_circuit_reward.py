@@ -5,8 +5,8 @@
     (b) L += mu mean over pairs of H of (r(x) - r_{C ablated}(x))^2        both answers of the pair
 z_j is a neuron of a feed-forward layer at the last token, T are the rare pairs (the tail), H the others. Until ``find`` of the steps the loss is
 plain Bradley-Terry; then the circuit is read off the training pairs, once. Ablated: the circuit's neurons have their mean over H at the last token.
-With gain and penalty at 0 it is the plain reward model, and only measured. (c), the discount of rewards that an ensemble disagrees about, is
-``discount_disagreement`` of ``trainers/maths/circuits.py``.
+With gain and penalty at 0 it is the plain reward model, and only measured. (c), the discount of what an ensemble disagrees about, is the reward
+function ``reward-ensemble``, over the models of several such runs.
 
 Rows say in a column ``tail`` whether they are rare. Without it ``plant`` of the pairs get a rare rule: the question ends in a word, and the other
 answer is right. Some pairs are not trained on: on them accuracies are measured, with and without the circuit; of planted ones both forms of each.
@@ -78,7 +78,8 @@ class CARTCircuitReward(Method):
             "Rare cases are those that a rule was planted in, or that a column names; the paper looks for them.",
             "Rare prompts are not paraphrased or drawn more often, they only count more.",
             "The circuit is found once and stays.",
-            "A neuron counts in the direction of its effect; the discount by an ensemble is a function, not part of a run.",
+            "A neuron counts in the direction of its effect.",
+            "The discount by an ensemble is a reward function of its own (reward-ensemble), for all prompts and not the rare ones alone.",
         ),
         claim=(f"{NAME}/tail_accuracy", "higher"),
         parallel=False,
