@@ -15,7 +15,7 @@ from lab.teams.accounts.models import Team, User
 from lab.teams.audit.models import Entry
 from lab.training.ablations.grid_checks import MOST_GRID_RUNS, find_grid_problems
 from lab.training.ablations.grid_figures import GridFigures, build_grid_figures, choose_quantity, list_grid_quantities
-from lab.training.ablations.grid_matrix import MatrixCell, build_matrix_panels, read_matrix_choice
+from lab.training.ablations.grid_matrix import MatrixCell, MatrixPanel, build_matrix_panels, read_matrix_choice
 from lab.training.ablations.judge_differences import list_grid_judge_differences
 from lab.training.ablations.launch import add_seeds, create_ablation, create_grid, request_ablation_stop, resume_ablation_runs
 from lab.training.ablations.models import Ablation, AblationRun
@@ -67,12 +67,18 @@ def read_figures(grid: Ablation, quantity: str = "") -> GridFigures:
     return build_grid_figures(grid, members, choose_quantity(list_grid_quantities(grid, members), quantity))
 
 
+def panels_of(grid: Ablation, **choice: str) -> list[MatrixPanel]:
+    figures = read_figures(grid)
+    return build_matrix_panels(figures, read_matrix_choice(choice, figures.factors))
+
+
 def matrix(grid: Ablation, **choice: str) -> dict[tuple[str, str, str], MatrixCell]:
     """(title, row, column) → cell."""
-    figures = read_figures(grid)
-    panels = build_matrix_panels(figures, read_matrix_choice(choice, figures.factors))
     return {
-        (panel.title, name, column): cell for panel in panels for name, cells in panel.rows for column, cell in zip(panel.head, cells, strict=True)
+        (panel.title, name, column): cell
+        for panel in panels_of(grid, **choice)
+        for name, cells in panel.rows
+        for column, cell in zip(panel.head, cells, strict=True)
     }
 
 
@@ -266,6 +272,15 @@ def test_gains_are_after_training_minus_before_it_and_a_metric_without_a_before_
     assert "no pair yet" in page
 
 
+def test_values_before_training_are_those_of_the_first_evaluation(grid: Ablation, as_owner: Client) -> None:
+    fill(grid, ACCURACY)
+    found = matrix(grid, change="before")
+    assert {cell.estimate.mean for cell in found.values() if cell.estimate is not None} == {pytest.approx(0.1)}
+    assert "The evaluation before training" in as_owner.get(f"/ablations/{grid.pk}/", {"change": "before"}).content.decode()
+    page = as_owner.get(f"/ablations/{grid.pk}/", {"change": "before", "quantity": "wall"}).content.decode()
+    assert "0.1" not in page.partition("<table")[2].partition("</table>")[0], "only held-out metrics are measured before"
+
+
 def test_colours_go_from_the_lowest_to_the_highest_and_the_number_is_always_there(grid: Ablation, as_owner: Client) -> None:
     fill(grid, ACCURACY)
     shades = {key[1:]: cell.shade for key, cell in matrix(grid).items()}
@@ -273,6 +288,15 @@ def test_colours_go_from_the_lowest_to_the_highest_and_the_number_is_always_ther
     page = as_owner.get(f"/ablations/{grid.pk}/").content.decode()
     for number in ("0.305", "0.555", "0.405", "0.905"):
         assert number in page
+
+
+def test_below_each_column_stands_the_row_with_the_highest_mean(grid: Ablation, as_owner: Client) -> None:
+    assert panels_of(grid)[0].highest == ["", ""], "nothing to compare yet"
+    fill(grid, ACCURACY | {"SFT · low": 0.5})
+    assert panels_of(grid)[0].highest == ["SFT", "GRPO"]
+    page = as_owner.get(f"/ablations/{grid.pk}/").content.decode()
+    assert '<th scope="row">Highest</th><td><bdi>SFT</bdi></td><td><bdi>GRPO</bdi></td>' in page
+    assert "Highest" not in as_owner.get(f"/ablations/{grid.pk}/", {"change": "0.0.1"}).content.decode(), "one row is left"
 
 
 def test_rows_and_columns_can_be_swapped_and_nonsense_is_the_usual_choice(grid: Ablation) -> None:

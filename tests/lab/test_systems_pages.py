@@ -12,6 +12,7 @@ from django.http import QueryDict
 from django.test import Client
 
 from lab.teams.accounts.models import Role, Team
+from lab.training.ablations.presets.registry import PRESETS
 from lab.training.catalog import card_words, effects, system_words
 from lab.training.catalog.catalog import Catalog, load_catalog
 from lab.training.catalog.facets import build_facet_choices, read_facet_query
@@ -119,7 +120,8 @@ def test_a_system_is_here_as_a_method_of_its_name_a_citing_method_a_recipe_or_a_
     assert map_one(system, recipes=("after",)).state == "here"
     assert "after" not in PLACES
     assert MAPPED["crosslingual-rl"].place == SystemPlace("Start the grid", "grid-new", "preset=crosslingual-rl")
-    assert {name for name, one in MAPPED.items() if one.place and one.place.route == "datasets"} == {"skyreels-v2", "advchain", "fin-ally"}
+    assert {name for name, one in MAPPED.items() if one.place and one.place.route == "grid-new"} == set(PRESETS)
+    assert {name for name, one in MAPPED.items() if one.place and one.place.route == "datasets"} == {"skyreels-v2", "advchain", "fin-ally", "bmgq"}
     assert MAPPED["survey-agentic-search-rl"].place == SystemPlace("Filters of search agents", "systems", "idea=search")
 
 

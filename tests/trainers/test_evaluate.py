@@ -66,6 +66,11 @@ def test_the_same_policy_measures_the_same(tmp_path):
         first = heldout.measure(policy.model, 1)
         torch.rand(5)
         assert heldout.measure(policy.model, 2) == first
+        several = spec.model_copy(update={"evaluation": spec.evaluation.model_copy(update={"samples": 4})})
+        values = HeldOut(Attempt(several, tmp_path, task, policy, Reporter(writer, 1), StopRequest(tmp_path, None))).measure(policy.model, 3)
+    assert {name: values[name] for name in first} == first, "further answers change nothing of the first ones"
+    assert values["heldout/accuracy"] <= values["heldout/pass-at-4"] <= 1
+    assert values["heldout/pass-at-2"] <= values["heldout/pass-at-4"]
     assert not measured_before_training(tmp_path / SPOOL)
 
 

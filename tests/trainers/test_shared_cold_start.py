@@ -13,7 +13,7 @@ UNTRAINED = {"kind": "tiny", "cold_start": False}
 
 
 def as_cold_start(folder, **changes):
-    how = cold_start.build_cold_start_config().model_dump()
+    how = cold_start.describe_cold_start(cold_start.build_cold_start_config())
     return make_spec(folder, "sft", **{"policy": UNTRAINED, "training": how, "evaluation": {"prompts": 2}, **changes})
 
 

@@ -50,6 +50,11 @@ def build_cold_start_config() -> SFT:
     return SFT(max_steps=count, warmup_steps=min(default.warmup_steps, count), demonstrations=rows)
 
 
+def describe_cold_start(how: SFT) -> dict[str, Any]:
+    """What a cached policy is named after: settings that are left empty are not part of it."""
+    return how.model_dump(exclude_none=True)
+
+
 def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, stop: StopRequest) -> Path:
     """Folder of the cold-started policy; trains it first if this machine has not done so. Raises Stopped."""
     how = build_cold_start_config()
@@ -76,7 +81,7 @@ def ensure_cold_start_policy(task: Task, difficulty: str, reporter: Reporter, st
         shutil.rmtree(attempt.folder)
         policies.export_policy(trainer.model, attempt.policy.tokenizer, folder)
 
-    return tiny.cached_cold_start(task, difficulty, train, how.model_dump())
+    return tiny.cached_cold_start(task, difficulty, train, describe_cold_start(how))
 
 
 def find_cold_start_task(task: Task) -> Task:

@@ -12,6 +12,7 @@ import torch
 
 from trainers.attempt.alternatives import keeps_alternatives
 from trainers.attempt.context import Attempt
+from trainers.attempt.repeated_answers import compute_repeated_metrics
 from trainers.attempt.report import split_nonfinite
 from trainers.attempt.telemetry import Pieces, Scored, build_rollout_event
 from trainers.contract import spool
@@ -56,8 +57,9 @@ class HeldOut:
 
     def longest(self) -> int:
         training = self.attempt.spec.training
-        if not isinstance(training, SFT):
+        if training.max_completion_length is not None:
             return training.max_completion_length
+        assert isinstance(training, SFT)
         return max(SHORTEST, training.max_length - max(len(ids) for ids in prompt_ids(self.attempt.policy.tokenizer, self.examples)))
 
     def due(self, step: int, total: int) -> bool:
@@ -65,12 +67,15 @@ class HeldOut:
         return step == total or (every > 0 and step % every == 0)
 
     def measure(self, model: Any, step: int) -> dict[str, float | None]:
-        """Samples one answer for each prompt and reports rollouts and metrics of ``step``; returns the metrics."""
+        """Samples the answers to each prompt and reports rollouts and metrics of ``step``; returns the metrics.
+
+        The first answers are the same however many there are; further ones count in metrics of their own alone.
+        """
         attempt = self.attempt
         attempt.reporter.phase("evaluating", 0, len(self.examples))
         with own_randomness(attempt.spec.seed, attempt.policy.device):
-            completions = self.sample(model)
-        return self.report(completions, step)
+            rounds = [self.sample(model) for _ in range(attempt.spec.evaluation.samples)]
+        return self.report(rounds[0], step, compute_repeated_metrics(attempt.task, self.examples, rounds, self.how.max_tokens))
 
     def report(self, completions: Sequence[Completion], step: int, more: Mapping[str, float | None] = {}) -> dict[str, float | None]:
         """Scores one answer to each prompt, reports them and their metrics, ``more`` of them included, and returns the metrics."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from trainers.attempt.cold_start import build_cold_start_config, find_cold_start_task
+from trainers.attempt.cold_start import build_cold_start_config, describe_cold_start, find_cold_start_task
 from trainers.contract.spec import RunSpec, TinyPolicy
 from trainers.policies import tiny
 from trainers.tasks import registry
@@ -29,7 +29,7 @@ def share_as_cold_start(spec: RunSpec, final: Path) -> bool:
         shutil.copytree(final, folder, dirs_exist_ok=True)
 
     try:
-        tiny.cached_cold_start(task, spec.task.difficulty, copy_final, build_cold_start_config().model_dump())
+        tiny.cached_cold_start(task, spec.task.difficulty, copy_final, describe_cold_start(build_cold_start_config()))
     except OSError as error:  # the run itself is well
         log.warning("the policy could not be kept as a cold start: %s", error)
         return False

@@ -100,6 +100,15 @@ class SFT(Demonstrated):
         ge=0,
     )
     weight_decay: float = param(0.01, "Decoupled weight decay of AdamW.", title="Weight decay", advanced=True, ge=0, le=1)
+    max_completion_length: int | None = param(
+        None,
+        "Answers that the policy is asked for, held-out ones and those that a method samples, are cut off after this many tokens; empty: as many as "
+        "max_length leaves room for.",
+        title="Max completion tokens",
+        unit="tokens",
+        advanced=True,
+        ge=1,
+    )
 
 
 class Rollouts(Common):

@@ -97,6 +97,32 @@ RECIPES = (
         ),
     ),
     Recipe(
+        "chain-of-focus",
+        "GRPO that opens what it needs",
+        "Answers with lines of a hidden text, opened where the one in the prompt is not enough. Answer and form are paid as in Chain-of-Focus, whose "
+        "policy zooms into images; the cold start stands for its 3,000 agent traces.",
+        2,
+        (
+            RecipeStage(
+                "GRPO",
+                {
+                    "policy": COLD_STARTED,
+                    "task": {"name": "hidden_text", "difficulty": "easy", "rewards": {"correct": 1.0, "format": 0.5}},
+                    "training": {
+                        "trainer": "grpo",
+                        "max_steps": 80,
+                        "max_completion_length": 96,
+                        "per_device_train_batch_size": 66,
+                        "num_generations": 6,
+                        "beta": 0.001,
+                        "lr_scheduler_type": "linear",
+                    },
+                    "evaluation": {"every": 20},
+                },
+            ),
+        ),
+    ),
+    Recipe(
         "calendar",
         "GRPO on weekdays",
         "Weekday arithmetic in words, the quickest of the built-in tasks to learn, on the base DAPO."

@@ -163,8 +163,24 @@ class Evaluation(Strict):
         unit="steps",
         ge=0,
     )
-    prompts: int = param(256, "Number of held-out prompts, one answer each; 0 disables evaluation.", title="Held-out prompts", ge=0, le=100_000)
+    prompts: int = param(256, "Number of held-out prompts; 0 disables evaluation.", title="Held-out prompts", ge=0, le=100_000)
+    samples: int = param(
+        1,
+        "Answers to each held-out prompt. From 2 on the run also says how many prompts at least one of n answers solves, in how many tokens, and how "
+        "its right answers are spread.",
+        title="Answers per held-out prompt",
+        advanced=True,
+        ge=1,
+        le=256,
+    )
     temperature: float = param(1.0, "Sampling temperature for evaluation; 0 is greedy.", title="Temperature", advanced=True, ge=0, le=10)
+
+    @model_validator(mode="after")
+    def answers_differ(self) -> "Evaluation":
+        if self.samples > 1 and self.temperature == 0:
+            fix = "use a temperature above 0, or one answer"
+            raise Contradiction(Problem("samples", self.samples, "all answers to a prompt are the same at temperature 0", fix))
+        return self
 
 
 class Limits(Strict):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainers.adapters.sft import build_demonstrations
-from trainers.attempt.cold_start import build_cold_start_config, find_cold_start_task
+from trainers.attempt.cold_start import build_cold_start_config, describe_cold_start, find_cold_start_task
 from trainers.attempt.report import Reporter
 from trainers.attempt.stop import StopRequest
 from trainers.contract.events import COLD_START
@@ -46,7 +46,7 @@ def ensure_masked_policy(task: Task, difficulty: str, reporter: Reporter, stop: 
         model.save_pretrained(folder, safe_serialization=True)
         tokenizer.save_pretrained(folder)
 
-    made_from = [RECIPE, WRONG, WIDTHS, how.model_dump(), tiny.find_family(task).policy_name]
+    made_from = [RECIPE, WRONG, WIDTHS, describe_cold_start(how), tiny.find_family(task).policy_name]
     return tiny.ensure_cached_folder(f"masked-{task.cache_key}-{difficulty}-{tiny.hash_json_value(made_from)}", write)
 
 

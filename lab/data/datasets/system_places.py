@@ -5,6 +5,6 @@ from trainers.contract.dataset_tools.registry import TOOLS
 
 
 def register_tool_places() -> None:
-    for name in TOOLS:
-        if name not in PLACES:  # a study of which a room further left has a page of its own
-            PLACES.register(name, SystemPlace("Choose a dataset", "datasets"))
+    """Of tools whose study has no place yet."""
+    for name in TOOLS.keys() - PLACES.keys():
+        PLACES.register(name, SystemPlace("Choose a dataset", "datasets"))

@@ -16,7 +16,7 @@ SHADES = 9  # of values, from the lowest to the highest shown
 STEPS_APART = 4  # shades of a difference on each side of zero
 LEVEL = 0.05  # that Holm's correction holds over all differences shown
 UP, DOWN = "up", "down"
-GAINS = "gains"  # in the address: each cell since the evaluation before training
+GAINS, BEFORE = "gains", "before"  # in the address: each cell since the evaluation before training, and that evaluation itself
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,14 @@ class LevelChange:
 @dataclass(frozen=True)
 class MatrixChoice:
     """Places of factors: in rows, in columns, and whose levels are compared. Every other factor has a matrix for each of its levels. ``gains``: cells
-    show after training minus before it.
+    show after training minus before it; ``before``: what they were before it.
     """
 
     rows: int | None
     columns: int | None
     change: LevelChange | None = None
     gains: bool = False
+    before: bool = False
 
     @property
     def is_signed(self) -> bool:
@@ -82,6 +83,12 @@ class MatrixPanel:
     head: list[str]
     rows: list[tuple[str, list[MatrixCell]]]
 
+    @property
+    def highest(self) -> list[str]:
+        """For each column the row with the highest mean; empty for one with fewer than two values. Nothing at all where there is one row."""
+        columns = range(len(self.head) if len(self.rows) > 1 else 0)
+        return [find_highest_row([(name, cells[place]) for name, cells in self.rows]) for place in columns]
+
 
 @dataclass(frozen=True)
 class RunsRow:
@@ -108,7 +115,8 @@ def read_matrix_choice(data: Mapping[str, Any], factors: Sequence[Factor]) -> Ma
     wanted = {name: parse_whole_number(data.get(name, ""), len(factors)) for name in ("rows", "columns")}
     rows = wanted["rows"] if wanted["rows"] in shown else next(iter(usual), None)
     columns = wanted["columns"] if wanted["columns"] in shown and wanted["columns"] != rows else next((one for one in usual if one != rows), None)
-    return MatrixChoice(rows, columns, change, change is None and data.get("change") == GAINS)
+    shown_as = data.get("change") if change is None else ""
+    return MatrixChoice(rows, columns, change, shown_as == GAINS, shown_as == BEFORE)
 
 
 def build_matrix_panels(figures: GridFigures, choice: MatrixChoice) -> list[MatrixPanel]:
@@ -140,9 +148,14 @@ def build_matrix_cells(figures: GridFigures, choice: MatrixChoice) -> dict[Key, 
     if choice.gains:
         gains = {key: estimate_mean_interval([entry.gains[seed] for seed in sorted(entry.gains)]) for key, entry in figures.entries.items()}
         return build_signed_cells(gains, {key: entry.state for key, entry in figures.entries.items()}, {key: (places[key],) for key in gains})
-    estimates = {key: entry.estimate for key, entry in figures.entries.items()}
+    estimates = {key: estimate_start(entry) if choice.before else entry.estimate for key, entry in figures.entries.items()}
     shades = pick_value_shades(estimates)
     return {key: MatrixCell(estimates[key], entry.state, shades.get(key, ""), runs=(places[key],)) for key, entry in figures.entries.items()}
+
+
+def estimate_start(entry: GridEntry) -> MeanEstimate | None:
+    """The quantity before training, of the finished runs that were measured there."""
+    return estimate_mean_interval([entry.starts[seed] for seed in sorted(entry.starts)])
 
 
 def build_difference_cells(figures: GridFigures, change: LevelChange, places: Mapping[Key, int]) -> dict[Key, MatrixCell]:
@@ -168,6 +181,12 @@ def build_signed_cells(
         )
         for key, estimate in estimates.items()
     }
+
+
+def find_highest_row(column: Sequence[tuple[str, MatrixCell]]) -> str:
+    """The first of the rows with the highest mean."""
+    means = {name: cell.estimate.mean for name, cell in column if cell.estimate is not None}
+    return max(means, key=lambda name: means[name]) if len(means) > 1 else ""
 
 
 def pick_value_shades(estimates: Mapping[Key, MeanEstimate | None]) -> dict[Key, str]:

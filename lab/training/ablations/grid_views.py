@@ -31,7 +31,7 @@ from lab.training.ablations.grid_matrix import build_matrix_panels, list_level_c
 from lab.training.ablations.grid_plan import GridPlan, examine_grid_plan, list_field_values, read_grid_plan
 from lab.training.ablations.judge_differences import list_grid_judge_differences
 from lab.training.ablations.models import Ablation, AblationRun
-from lab.training.ablations.presets import PRESETS, write_preset_form
+from lab.training.ablations.presets.registry import PRESETS, write_preset_form
 from lab.training.ablations.starts import list_start_choices
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.runs.stack import build_method_chips, stack_of

@@ -61,7 +61,7 @@ def of_world(catalog: Catalog, recipe: str, name: str, methods: Sequence[str] = 
     stages = []
     for title, spec in draft.stages:
         wanted = {"max_completion_length": world["episode_tokens"], "max_length": CONTEXT}
-        room = {name: length for name, length in wanted.items() if name in spec["training"]}
+        room = {name: length for name, length in wanted.items() if spec["training"].get(name) is not None}
         stages.append((title, {**spec, "task": {**spec["task"], **task}, "training": {**spec["training"], **room}}))
     return Draft(recipe, draft.title, draft.summary, stages, draft.needs)
 

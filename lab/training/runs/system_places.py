@@ -2,8 +2,11 @@
 
 from lab.training.catalog.system_map import PLACES, SystemPlace
 
+# Presets of the room of ablations, which this one may not import.
+GRIDS = ("crosslingual-rl", "judge-shelf-life", "how-much-backtrack", "to-backtrack-or-not", "behavior-priming", "prt", "vb-vs-vf")
+
 
 def register_system_places() -> None:
-    for study in ("crosslingual-rl", "judge-shelf-life"):
+    for study in GRIDS:
         PLACES.register(study, SystemPlace("Start the grid", "grid-new", f"preset={study}"))
     PLACES.register("survey-agentic-search-rl", SystemPlace("Filters of search agents", "systems", "idea=search"))

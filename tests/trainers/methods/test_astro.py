@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
 from tests.trainers.methods.move_trees import every_move, make_tree  # noqa: F401
-from trainers.methods.worlds.astro import Astro, Config, linearise_paths
+from trainers.contract.search_traces import linearise_paths
+from trainers.methods.worlds.astro import Astro, Config
 from trainers.worlds.base import replay_episode
 from trainers.worlds.rewrites import Rewrites
 

@@ -5,12 +5,25 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from trainers.contract.dataset_tools.base import DatasetTool
+from trainers.contract.dataset_tools.clue_questions import ClueQuestions
 from trainers.contract.dataset_tools.corrected_slips import CorrectedSlips
 from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
+from trainers.contract.dataset_tools.countdown_traces import SearchTraces
 from trainers.contract.dataset_tools.judge_pairs import JudgePairs
 from trainers.contract.dataset_tools.knowledge_lines import KnowledgeLines
+from trainers.contract.dataset_tools.primed_episodes import PrimedEpisodes
+from trainers.contract.dataset_tools.verdict_traces import VerdictTraces
 
-BUILT_IN: tuple[type[DatasetTool], ...] = (CorruptedAnswers, CorrectedSlips, KnowledgeLines, JudgePairs)
+BUILT_IN: tuple[type[DatasetTool], ...] = (
+    CorruptedAnswers,
+    CorrectedSlips,
+    KnowledgeLines,
+    SearchTraces,
+    PrimedEpisodes,
+    VerdictTraces,
+    ClueQuestions,
+    JudgePairs,
+)
 TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
 
 

@@ -15,11 +15,12 @@ Our reading of the abstract and a summary: how ends are chosen, the share of pro
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from trainers.adapters.sft import tokenize_turns
 from trainers.attempt import ranks
 from trainers.contract.hyperparameters import Strict, param
+from trainers.contract.search_traces import linearise_paths
 from trainers.data.search_samples import search_examples
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
@@ -39,22 +40,6 @@ if TYPE_CHECKING:
     from trainers.rollouts.search_tree import SearchTree
     from trainers.rollouts.tree import Node
     from trainers.tasks.base import Example
-
-Step = TypeVar("Step")
-
-
-def linearise_paths(paths: Sequence[Sequence[Step]]) -> list[Step | int]:
-    """Paths of steps from one root -> steps in the order they are visited; a number j: back to where j steps were taken.
-
-    A path that begins with all of the one before it goes on without going back.
-    """
-    made, before = list[Step | int](), list[Step]()
-    for path in paths:
-        common = next((place for place, (one, other) in enumerate(zip(before, path, strict=False)) if one != other), min(len(before), len(path)))
-        made += [common] if common < len(before) else []
-        made += path[common:]
-        before = list(path)
-    return made
 
 
 class Config(Strict):
