@@ -92,7 +92,7 @@ def test_it_describes_every_task_as_a_form_needs_it():
     for task in CATALOGUE["tasks"]:
         assert list(task["difficulties"]) == ["easy", "medium", "hard"]
         assert task["rewards"][0] == {**task["rewards"][0], "name": "correct", "weight": 1.0}
-        assert 3 <= len(task["rewards"]) <= 5
+        assert 3 <= len(task["rewards"]) <= 8
         assert "mixed quality" in task["demonstrations"]
         assert task["example"]["prompt"]
         assert task["example"]["gold"].endswith(tuple(f"</{tag}>" for tag in ("answer", *(tool["name"] for tool in task.get("tools", ())))))

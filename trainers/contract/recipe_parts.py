@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+UNTRAINED = {"kind": "tiny", "cold_start": False}
+COLD_STARTED = {"kind": "tiny", "cold_start": True}
+
 
 @dataclass(frozen=True)
 class RecipeStage:

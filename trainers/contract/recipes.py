@@ -5,10 +5,9 @@ measured on two CPU cores.
 """
 
 from trainers.contract.model_recipes import MODEL_RECIPES
-from trainers.contract.recipe_parts import Recipe, RecipeStage
+from trainers.contract.recipe_parts import COLD_STARTED, UNTRAINED, Recipe, RecipeStage
+from trainers.contract.world_recipes import WORLD_RECIPES
 
-UNTRAINED = {"kind": "tiny", "cold_start": False}
-COLD_STARTED = {"kind": "tiny", "cold_start": True}
 WORD_PROBLEMS = {"name": "mini_gsm", "difficulty": "easy"}
 
 
@@ -96,6 +95,7 @@ RECIPES = (
             ),
         ),
     ),
+    *WORLD_RECIPES,
     Recipe(
         "chain-of-focus",
         "GRPO that opens what it needs",

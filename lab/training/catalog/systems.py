@@ -14,7 +14,7 @@ from lab.training.catalog.facets import C, Facet
 
 FILE = Path(__file__).with_name("systems.toml")
 SEARCH_WORLDS = frozenset(
-    {"search", "entity_search", "judged_search", "paragraphs", "planned_search", "sourced_search", "two_corpora"}
+    {"search", "entity_search", "judged_search", "paragraphs", "planned_search", "sourced_search", "toolbox", "two_corpora"}
 )  # where a policy looks things up
 
 

@@ -7,10 +7,15 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
 from tests.trainers.methods.turn_scripts import WORLD, script_nodes
+from trainers.checks.preflight import run_preflight_checks
+from trainers.contract.recipes import RECIPES
+from trainers.contract.spec import parse_spec
 from trainers.methods.second_answers import VERIFIER
 from trainers.methods.worlds.timesearch_r import FOUND, SECOND, Config, TimeSearchR, reward_two_answers, round_up
+from trainers.tasks.registry import get_task
 from trainers.worlds.graph import Graph
 from trainers.worlds.search import find_evidence, read_facts
+from trainers.worlds.tables import Tables
 
 WEIGHTS = (1.0, 0.5, 0.5)
 SHARES = st.floats(0, 1, width=32)
@@ -78,8 +83,9 @@ def test_second_answers_see_the_findings_alone_and_are_not_trained(make_session,
             assert written.notes["right"] == one.notes[SECOND]
 
 
-def test_where_findings_say_nothing_by_themselves_the_calls_stand_before_them(make_session, monkeypatch):
-    session = make_session(Graph())
+@pytest.mark.parametrize("world", [Graph(), Tables()], ids=lambda world: world.name)
+def test_where_findings_say_nothing_by_themselves_the_calls_stand_before_them(world, make_session, monkeypatch):
+    session = make_session(world)
     world, example = session.run.task, session.examples[0]
     session.examples, session.prompts = [example], [list(example.prompt)]
     way = world.way(example, world.begin(example))
@@ -115,6 +121,17 @@ def test_episodes_are_sampled_as_without_it(make_session):
     torch.manual_seed(0)
     made = make_method(session).rollout(session)
     assert [(one.ids, one.mask, one.logprobs, one.text) for one in made] == [(one.ids, one.mask, one.logprobs, one.text) for one in whole]
+
+
+@pytest.mark.parametrize("world", sorted(TimeSearchR.worlds))
+def test_the_recipe_can_be_launched_in_every_world_with_evidence_to_find(world, tmp_path):
+    (stage,) = next(recipe for recipe in RECIPES if recipe.name == "evidence").stages
+    assert stage.spec["task"]["name"] in TimeSearchR.worlds
+    kind = get_task(world)
+    training = {**stage.spec["training"], "max_completion_length": kind.episode_tokens}
+    task = {"name": world, "difficulty": next(iter(kind.difficulties))}
+    report = run_preflight_checks(parse_spec({**stage.spec, "task": task, "training": training, "output": str(tmp_path)}))
+    assert report.problems == report.warnings == []
 
 
 @pytest.mark.training

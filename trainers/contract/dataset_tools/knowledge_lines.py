@@ -13,9 +13,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from trainers.contract.dataset_tools.base import DatasetTool, MadeRow, Row, RowDropped, RowForm, ToolCard
+from trainers.contract.dataset_tools.questions import find_user_question, replace_question
 from trainers.contract.hyperparameters import Strict, param
 
-NO_QUESTION, NO_RULE = "prompts without a question of the user", "prompts with none of the words"
+NO_RULE = "prompts with none of the words"
 GAINING, GIVING = "what is {} is added to what was there.", "what is {} is taken from what was there."
 WORDS = {
     **{verb: GAINING.format(done) for verb, done in (("buys", "bought"), ("finds", "found"), ("gets", "got"), ("wins", "won"))},
@@ -77,21 +78,3 @@ class KnowledgeLines(DatasetTool):
             raise RowDropped(NO_RULE)
         text = f"{' '.join(known)}\n{question}"
         return [MadeRow({**row, "prompt": replace_question(row["prompt"], place, text)}, f"{len(known)} sentence{'s'[: len(known) > 1]} put before")]
-
-
-def find_user_question(prompt: Any) -> tuple[int, str]:
-    """The place of the last message of the user and its text; place 0 of a prompt that is a text. Raises RowDropped."""
-    if isinstance(prompt, str):
-        return 0, prompt
-    for place in range(len(prompt) - 1, -1, -1) if isinstance(prompt, list) else ():
-        message = prompt[place]
-        if isinstance(message, dict) and message.get("role") == "user" and isinstance(message.get("content"), str):
-            return place, message["content"]
-    raise RowDropped(NO_QUESTION)
-
-
-def replace_question(prompt: Any, place: int, text: str) -> Any:
-    """A new prompt of the same shape with another text in this place."""
-    if isinstance(prompt, str):
-        return text
-    return [*prompt[:place], {**prompt[place], "content": text}, *prompt[place + 1 :]]

@@ -9,6 +9,7 @@ from trainers.contract.dataset_tools.clue_questions import ClueQuestions
 from trainers.contract.dataset_tools.corrected_slips import CorrectedSlips
 from trainers.contract.dataset_tools.corrupted_answers import CorruptedAnswers
 from trainers.contract.dataset_tools.countdown_traces import SearchTraces
+from trainers.contract.dataset_tools.failure_variants import FailureVariants
 from trainers.contract.dataset_tools.judge_pairs import JudgePairs
 from trainers.contract.dataset_tools.knowledge_lines import KnowledgeLines
 from trainers.contract.dataset_tools.primed_episodes import PrimedEpisodes
@@ -23,6 +24,7 @@ BUILT_IN: tuple[type[DatasetTool], ...] = (
     VerdictTraces,
     ClueQuestions,
     JudgePairs,
+    FailureVariants,
 )
 TOOLS: dict[str, type[DatasetTool]] = {kind.card.name: kind for kind in BUILT_IN}
 

@@ -9,7 +9,7 @@ from GRPO in the reward; with the weight of the answer alone it is GRPO on the r
 
 The authors' policy searches the frames of a video and answers again from the frames alone. Here it is what a world's tools gave back that is shown
 again, in the world's words and where the policy reads them in an episode, and its turn goes on with an answer. Where such words do not say what they
-are about (``graph``), the call stands before them. Step time: one short answer more for each episode.
+are about (``graph``, ``tables``), the call stands before them. Step time: one short answer more for each episode.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class TimeSearchR(Method):
     Config = Config
     owns = frozenset({"rollout"})
     roles = {"rewards": "makes"}
-    worlds = frozenset({"entity_search", "graph", "planned_search", "search", "two_corpora"})
+    worlds = frozenset({"entity_search", "graph", "planned_search", "search", "tables", "two_corpora"})
     requires = (
         Requirement("task.options.reader", "differs from", True, "the policy has to answer itself, not a frozen reader"),
         Requirement("task.options.in_context", "differs from", True, "the evidence has to be found with tools"),

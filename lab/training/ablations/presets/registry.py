@@ -11,10 +11,11 @@ from lab.training.ablations.factors import apply_changes
 from lab.training.ablations.presets.demonstrations import BEHAVIOR_PRIMING, PRT
 from lab.training.ablations.presets.judges import SHELF_LIFE
 from lab.training.ablations.presets.languages import CROSSLINGUAL
+from lab.training.ablations.presets.rewards import SHIELD
 from lab.training.ablations.presets.search_traces import HOW_MUCH_BACKTRACK, TO_BACKTRACK_OR_NOT, VB_VS_VF
 from lab.training.ablations.starts import recipe_spec
 
-SHIPPED = (CROSSLINGUAL, SHELF_LIFE, HOW_MUCH_BACKTRACK, TO_BACKTRACK_OR_NOT, BEHAVIOR_PRIMING, PRT, VB_VS_VF)
+SHIPPED = (CROSSLINGUAL, SHELF_LIFE, HOW_MUCH_BACKTRACK, TO_BACKTRACK_OR_NOT, BEHAVIOR_PRIMING, PRT, VB_VS_VF, SHIELD)
 PRESETS = {preset.name: preset for preset in SHIPPED}
 
 
