@@ -119,3 +119,17 @@ def test_a_text_that_a_spreadsheet_would_run_is_quoted(text: str) -> None:
 
 def test_an_ordinary_name_stays_as_it_is() -> None:
     assert csv_safe("rewards/correct/mean") == "rewards/correct/mean"
+
+
+def test_what_several_held_out_answers_say_has_charts_of_its_own() -> None:
+    names = [
+        "heldout/reward",
+        "heldout/correct",
+        "heldout/pass-at-2",
+        "heldout/pass-within-64",
+        "heldout/heterogeneity",
+        "heldout/anti-concentration",
+    ]
+    assert metrics_of("heldout", names) == {"heldout/reward": "reward", "heldout/correct": "correct"}
+    assert metrics_of("heldout-pass", names) == {"heldout/pass-at-2": "at-2", "heldout/pass-within-64": "within-64"}
+    assert set(metrics_of("heldout-spread", names).values()) == {"heterogeneity", "anti-concentration"}

@@ -92,8 +92,9 @@ class Scoring:
         return [first for first, _ in compiled]
 
     def take_over(self, rows: list[Row], session: Session) -> None:
-        """What a rollout method asked in place of a row's own question: the row is scored and shown as that."""
-        numbers = {id(self.trainer.examples[row["example"]]): row["example"] for row in rows}
+        """What a rollout method asked in place of a row's own question, any of the run's: the row is scored and shown as that."""
+        numbers = {id(example): number for number, example in enumerate(self.trainer.examples)}
+        numbers |= {id(self.trainer.examples[row["example"]]): row["example"] for row in rows}
         for row, example, prompt in zip(rows, session.examples, session.prompts, strict=True):
             row["example"] = numbers[id(example)]
             row["prompt"] = as_rows(prompt)

@@ -99,8 +99,7 @@ RECIPES = (
     Recipe(
         "chain-of-focus",
         "GRPO that opens what it needs",
-        "Answers with lines of a hidden text, opened where the one in the prompt is not enough. Answer and form are paid as in Chain-of-Focus, whose "
-        "policy zooms into images; the cold start stands for its 3,000 agent traces.",
+        "Lines of a hidden text are opened where what is seen is not enough, on the base DAPO. Answer and form are paid as in Chain-of-Focus.",
         2,
         (
             RecipeStage(

@@ -72,7 +72,7 @@ WORLD_RECIPES = (
             RecipeStage(
                 "DPO",
                 {
-                    "task": {"name": "boxes", "difficulty": "easy"},
+                    "task": {"name": "boxes", "difficulty": "easy", "rewards": {"correct": 0.0, "loose": 1.0, "format": 0.2}},
                     "training": {
                         "trainer": "dpo",
                         "max_steps": 60,

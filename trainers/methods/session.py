@@ -31,7 +31,7 @@ from trainers.worlds.base import POLICY, World
 class Session:
     """One generation batch to produce. B rows: G adjacent rows for each prompt.
 
-    A method that samples something else in a row (a prompt with a hint, another example of the batch) writes it into ``prompts`` and ``examples``;
+    A method that samples something else in a row (a prompt with a hint, another example of the run) writes it into ``prompts`` and ``examples``;
     the row is scored and shown with these.
     """
 

@@ -50,7 +50,7 @@ class ValueNet(nn.Module):
     def match_mean(self, states: Tensor, targets: Tensor) -> None:
         """Moves the bias so that the mean prediction is that of the targets (with bins: comes near to it)."""
         made: Tensor = self.layers(states.float())
-        shift = match_mean_histogram(made, self.bins.spread(targets)) if self.bins else (targets - made[..., 0]).mean()
+        shift: Any = match_mean_histogram(made, self.bins.spread(targets)) if self.bins else (targets - made[..., 0]).mean()
         self.layers[-1].bias += shift
 
 

@@ -82,8 +82,8 @@ class NumberTraces(ToolWorld):
     config: NumberTracesConfig
     difficulties = {"easy": "1 or 2 moves.", "medium": "2 or 3 moves.", "hard": "3 or 4 moves."}
     demonstrations = (
-        "Searches of a solver with as many dead ends as the option says, each with a way back, and a right answer; with other options answers alone,"
-        " wrong ends, or steps in a random order."
+        "Of mixed quality only where an option says so: searches of a solver with so many dead ends, each with a way back, and a right answer; with"
+        " other options answers alone, wrong ends, or steps in a random order."
     )
     max_turns = 1
     max_turn_tokens = 112

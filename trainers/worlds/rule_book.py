@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainers.contract.events import Message
 from trainers.contract.rule_book import (
+    BOOK,
     compute_citation_f1,
     draw_case,
     find_cited_clauses,
@@ -23,6 +24,8 @@ from trainers.contract.rule_book import (
 from trainers.tasks.base import Example
 from trainers.worlds.base import MAX_TURN_CHARACTERS, POLICY, Said, State, Step, make_rewards
 from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer
+
+MOST_CLAUSES = {"easy": 2, "medium": 4, "hard": len(BOOK)}
 
 
 class RuleBookConfig(BaseModel):
@@ -37,8 +40,8 @@ class RuleBook(ToolWorld):
     summary = "Allow or refuse a parcel by ten clauses, some of which lift others, and cite those that decide."
     Config = RuleBookConfig
     config: RuleBookConfig
-    difficulties = {"easy": "Cases that three clauses or fewer decide.", "hard": "All cases."}
-    demonstrations = "Right traces that know the verdict and cite every clause it stands on, or with an option right verdicts alone."
+    difficulties = {"easy": "Cases that 2 clauses or fewer decide.", "medium": "Cases that 4 clauses or fewer decide.", "hard": "All cases."}
+    demonstrations = "Not of mixed quality: right traces that cite every clause the verdict stands on, or with an option right verdicts alone."
     max_turns = 1
     max_turn_tokens = 96
     episode_tokens = 96
@@ -50,7 +53,7 @@ class RuleBook(ToolWorld):
 
     def example(self, rng: random.Random, difficulty: str) -> Example:
         case = draw_case(rng)
-        while difficulty == "easy" and len(list_standing_clauses(case)) > 3:
+        while len(list_standing_clauses(case)) > MOST_CLAUSES[difficulty]:
             case = draw_case(rng)
         return Example([Message("user", case.text)], judge_case(case), {"case": case.text})
 

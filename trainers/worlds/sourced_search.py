@@ -16,7 +16,7 @@ from trainers.contract.search_behaviours import BEHAVIOURS, SearchEpisode, Searc
 from trainers.tasks.base import Example, digest_example
 from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
-from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, write_call, write_information
+from trainers.worlds.tool_use import CORRECT, ToolWorld, write_answer, write_call, write_information
 
 RECORD, RUMOUR, FAILED = "record", "rumour", "failed"
 SEARCHES = 4  # of every demonstration of an arm, so that all arms have as many tokens
@@ -72,7 +72,6 @@ class SourcedSearch(ToolWorld):
             self,
             {
                 "correct": CORRECT,
-                "format": FORMAT,
                 "verifies": ("1 when something that a useful result has told is asked again.", 0.0),
                 "weighs": ("1 when the answer is what is on record, where a rumour says something else.", 0.0),
                 "adapts": ("1 when each result beside the point is followed by a search in other words.", 0.0),
@@ -108,8 +107,8 @@ class SourcedSearch(ToolWorld):
 
     def outcome(self, example: Example, state: State) -> dict[str, dict[str, float | None]]:
         tags = tag_behaviours(read_state(state))
-        shown = {name: None if (shows := tags[name]) is None else float(shows) for name in BEHAVIOURS}
-        return {POLICY: {**self.score_answer(example, state), **shown}}
+        shown: dict[str, float | None] = {name: None if (shows := tags[name]) is None else float(shows) for name in BEHAVIOURS}
+        return {POLICY: {"correct": self.score_answer(example, state)["correct"], **shown}}
 
     def way(self, example: Example, state: State) -> list[str]:
         """Asks until the record has been quoted rightly twice, in other words after a result beside the point; ends on one that is right."""

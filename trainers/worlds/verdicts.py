@@ -120,7 +120,8 @@ class Verdicts(ToolWorld):
             for value in values:
                 found[f"consistent_{value}"] = share_consistent([verdict for data, verdict in verdicts if data[column] == value])
         figures = measure_judge([verdict for _, verdict in verdicts])
-        return {**found, "biased": figures and figures.biased, "says_first": figures and figures.says_first}
+        bias = {"biased": figures.biased, "says_first": figures.says_first} if figures is not None else {"biased": None, "says_first": None}
+        return {**found, **bias}
 
 
 def collect_verdicts(examples: Sequence[Example], answers: Sequence[str]) -> list[tuple[Mapping[str, Any], PairVerdict]]:
@@ -138,7 +139,7 @@ def collect_verdicts(examples: Sequence[Example], answers: Sequence[str]) -> lis
 
 def share_consistent(verdicts: Sequence[PairVerdict]) -> float | None:
     figures = measure_judge(verdicts)
-    return figures and figures.consistent
+    return None if figures is None else figures.consistent
 
 
 def order_pair(pair: Example, place: str) -> Example:

@@ -47,8 +47,10 @@ def test_traces_of_others_are_kept_where_they_end_in_the_verdict_and_cite_what_e
 
 def test_rows_without_a_case_or_a_verdict_say_so():
     assert outcome_of({"prompt": "Hello?", "reference": "refused"}).dropped == NO_CASE
-    assert outcome_of({"prompt": CASE}).dropped == NO_VERDICT
-    assert outcome_of({"prompt": CASE, "completion": TRACE}, "completion").dropped == NO_VERDICT
+    assert outcome_of({"prompt": "Hello?", "completion": TRACE}, "completion").dropped == NO_VERDICT
+    assert outcome_of({"prompt": "Hello?", "completion": TRACE, "reference": "refused"}, "completion").made
+    for row, form in (({"prompt": CASE}, "prompt"), ({"prompt": CASE, "completion": TRACE}, "completion")):
+        assert outcome_of(row, form).made[0].row["completion"] == TRACE, "the book has a verdict on its own cases"
 
 
 def test_a_writer_who_errs_is_caught():

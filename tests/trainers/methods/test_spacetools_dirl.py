@@ -1,5 +1,6 @@
 """SpaceTools' DIRL: its stages, given episodes that are trained on, and GRPO without the first two."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.batches import rollout_batch
 from tests.trainers.methods.turn_scripts import script_nodes
-from trainers.methods.worlds.spacetools_dirl import ALL_TOOLS, DISTIL, GIVEN, ONE_TOOL, Config, SpaceToolsDIRL, find_stage
+from trainers.methods.history import History
+from trainers.methods.worlds.spacetools_dirl import ALL_TOOLS, DISTIL, GIVEN, Config, SpaceToolsDIRL, find_stage
 from trainers.worlds.toolbox import Toolbox
 
 WORLD = Toolbox()
@@ -47,49 +49,51 @@ def session(make_session):
     return found
 
 
-def test_the_first_stage_asks_every_group_a_question_for_one_tool(session, monkeypatch):
-    method = make_method(session.run, first=1.0)
-    session.step = 1
-    monkeypatch.setattr(session, "complete", lambda: [SimpleNamespace(mask=[1]) for _ in session.examples])
-    method.rollout(session)
-    for start in range(0, len(session.examples), session.group_size):
-        group = session.examples[start : start + session.group_size]
-        assert all(example == group[0] for example in group)
-        assert [tool for tool, _ in group[0].data["plan"]] == ["age"]
-    assert [prompt[-1].content for prompt in session.prompts] == [example.prompt[-1].content for example in session.examples]
-    assert method.collect()["stage"] == ONE_TOOL
+def test_questions_for_one_tool_are_added_and_drawn_in_the_first_stage_alone(session):
+    method = make_method(session.run, first=0.5, distil=0.25, singles=3)
+    rows = WORLD.examples("train", 5, 0, "easy")
+    made = method.data(rows, session.run)
+    assert made[:5] == rows
+    assert [[tool for tool, _ in example.data["plan"]] for example in made[5:]] == [["age"]] * 3
+    for step, weights in ((1, [0] * 5 + [1] * 3), (3, [1] * 5 + [0] * 3), (4, [1] * 5 + [0] * 3)):
+        assert method.curriculum(History(8, 4, step)).tolist() == weights
+    alone = make_method(session.run, first=0.0)
+    assert alone.data(rows, session.run) == rows
+    assert alone.curriculum(History(5, 4, 1)) is None
 
 
 def test_the_second_stage_gives_whole_episodes_and_trains_on_the_policys_turns(session):
     method = make_method(session.run, first=0.0, distil=1.0, own=0.5)
     session.step = 5
-    kept = WORLD.examples("train", 1, 7, "easy")[0]
-    turns = WORLD.way(kept, WORLD.begin(kept))
-    method.kept = [{"question": kept.prompt[-1].content, "reference": kept.reference, "data": kept.data, "turns": turns}]
+    session.run.examples = WORLD.examples("train", 6, 7, "easy")
+    method.questions = 5
+    kept = session.run.examples[5]
+    method.kept = [(5, WORLD.way(kept, WORLD.begin(kept)))]
     made = method.rollout(session)
     assert {one.notes[GIVEN] for one in made} == {"own", "teacher"}
     for one, example in zip(made, session.examples, strict=True):
         assert one.text == WORLD.gold(example)
-        assert (example == kept) == (one.notes[GIVEN] == "own")
+        assert (example is kept) == (one.notes[GIVEN] == "own")
         assert one.mask == [int(turn.role != "tool") for turn in one.turns for _ in range(turn.start, turn.end)]
         assert 0 < sum(one.mask) < len(one.mask)
         assert all((logprob < 0) == bool(own) for logprob, own in zip(one.logprobs, one.mask, strict=True))
+    assert [prompt[-1].content for prompt in session.prompts] == [example.prompt[-1].content for example in session.examples]
     assert method.collect()["own_given"] == sum(one.notes[GIVEN] == "own" for one in made) / len(made)
 
 
 def test_right_episodes_of_the_first_stage_are_kept_and_survive_a_checkpoint():
     method = make_method(SimpleNamespace(task=WORLD), first=0.5)
     examples = WORLD.examples("train", 2, 0, "easy")
-    batch = rollout_batch([1.0, 0.0], 2, texts=[WORLD.gold(examples[0]), "<answer>none</answer>"], examples=examples, step=1)
+    texts = [WORLD.gold(examples[0]), "<answer>none</answer>"]
+    batch = rollout_batch([1.0, 0.0], 2, texts=texts, examples=examples, example_ids=[4, 7], step=1)
     method.observe(batch)
-    assert [one["reference"] for one in method.kept] == [examples[0].reference]
-    assert method.kept[0]["turns"] == WORLD.way(examples[0], WORLD.begin(examples[0]))
+    assert method.kept == [(4, WORLD.way(examples[0], WORLD.begin(examples[0])))]
     assert method.collect()["right/one_tool"] == 0.5
     batch.step = 9
     method.observe(batch)
     assert len(method.kept) == 1
     other = SpaceToolsDIRL()
-    other.restore(method.state())
+    other.restore(json.loads(json.dumps(method.state())))
     assert other.kept == method.kept
 
 
@@ -115,4 +119,7 @@ def test_one_real_step_of_each_stage(two_steps, written_episodes):
             assert rollout.advantage == 1
             assert rollout.rewards["correct"] == 1
             assert rollout.completion.endswith("</answer>")
+            assert any(f"{rollout.prompt[-1].content}" == example.prompt[-1].content for example in WORLD.examples("train", 32, 0, "easy"))
+        if rollout.step == 1:
+            assert rollout.prompt[-1].content.startswith("What is the age of ")
     assert trained.steps[0]["spacetools-dirl/right/one_tool"] > 0

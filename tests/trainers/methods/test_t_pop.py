@@ -123,6 +123,8 @@ def test_held_out_prompts_get_the_exploit_arm_alone_and_teach_nothing():
 def test_a_user_likes_short_answers_or_long_ones():
     assert [TPOP().prefers_first(pair) for pair in ((3, 5), (5, 3), (4, 4))] == [True, False, None]
     assert TPOP(Config(user="long")).prefers_first((3, 5)) is False
+    assert TPOP().prefers_first((0, 9)) is TPOP(Config(user="long")).prefers_first((0, 9)) is False
+    assert TPOP().prefers_first((0, 0)) is None
 
 
 def test_a_task_of_several_turns_is_refused(monkeypatch):

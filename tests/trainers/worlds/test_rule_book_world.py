@@ -28,9 +28,10 @@ def test_what_a_trace_earns(text, scores):
     assert tuple(reward.function(text, EXAMPLE) for reward in RuleBook().rewards.values()) == scores
 
 
-def test_easy_cases_stand_on_three_clauses_at_most():
-    counts = {len(list_standing_clauses(read_case(example.data["case"]))) for example in RuleBook().examples("train", 100, 0, "easy")}
-    assert max(counts) == 3
+@pytest.mark.parametrize(("difficulty", "most"), [("easy", 2), ("medium", 4)])
+def test_cases_of_a_difficulty_stand_on_so_many_clauses_at_most(difficulty, most):
+    counts = {len(list_standing_clauses(read_case(example.data["case"]))) for example in RuleBook().examples("train", 200, 0, difficulty)}
+    assert max(counts) == most
 
 
 def test_demonstrations_are_traces_or_verdicts_alone():

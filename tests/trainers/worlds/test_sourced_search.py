@@ -24,7 +24,7 @@ def play(world, example, *turns):
 def test_what_an_episode_earns():
     asked = "<search>Eva city</search>"
     once = play(SourcedSearch(), EXAMPLE, asked, "<answer>Rome</answer>")
-    assert once == {"correct": 1, "format": 1, "verifies": 0, "weighs": 1, "adapts": None, "recovers": None}
+    assert once == {"correct": 1, "verifies": 0, "weighs": 1, "adapts": None, "recovers": None}
     rumour = play(SourcedSearch(), EXAMPLE, asked, asked, "<answer>Oslo</answer>")
     assert (rumour["correct"], rumour["verifies"], rumour["weighs"]) == (0, 1, 0)
     failing = SourcedSearch({"failures": 1.0})

@@ -162,10 +162,9 @@ def compare_step(problem: WordProblem, lines: Sequence[Line], place: int, total:
         return None
     if line.change == -change:
         return Failure(place, "direction")
-    if problem.changes[place + 1 : place + 2] == (line.change,) != (change,):
-        return Failure(place, "skipped")
     if line.change != change:
-        return Failure(place, "number", line.change - change)
+        is_next = problem.changes[place + 1 : place + 2] == (line.change,)
+        return Failure(place, "skipped") if is_next else Failure(place, "number", line.change - change)
     return Failure(place, "slip", line.after - (total + change))
 
 

@@ -63,16 +63,13 @@ class VerdictTraces(DatasetTool):
 
     def make_rows(self, row: Row, form: RowForm, rng: random.Random) -> list[MadeRow]:
         place, question = find_user_question(row.get("prompt"))
-        verdict = str(row.get("reference") or "").strip()
-        if form == "prompt":
-            case = read_case(question)
-            if case is None:
-                raise RowDropped(NO_CASE)
-            trace = self.write_trace(case, verdict, rng)
-        else:
-            trace = read_answer_text(row.get("completion"))
+        case = read_case(question)
+        verdict = str(row.get("reference") or "").strip() or (judge_case(case) if case else "")
+        if form == "prompt" and case is None:
+            raise RowDropped(NO_CASE)
         if not verdict:
             raise RowDropped(NO_VERDICT)
+        trace = self.write_trace(case, verdict, rng) if form == "prompt" and case else read_answer_text(row.get("completion"))
         cited = self.check_trace(trace, verdict)
         kept = row if form == "completion" else {**remove_columns(row, "data"), "completion": trace}
         prompt = replace_question(row["prompt"], place, self.write_prompt(question, rng))

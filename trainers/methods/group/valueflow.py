@@ -9,7 +9,7 @@ With weight 0 nothing is paid and the intensities are only measured; that is the
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import model_validator
@@ -95,7 +95,7 @@ class ValueFlow(Method):
     roles = {"rewards": "maps"}
     idle = {"rewards": ("weight", 0.0)}
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Any = None) -> None:
         super().__init__(config)
         self.amounts, self.intensities = space_anchors(self.config.lowest, self.config.highest, self.config.anchors)
         self.name_places: NamePlaces | None = None

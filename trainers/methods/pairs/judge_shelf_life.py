@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import random
 
     from trainers.methods.context import RunContext
+    from trainers.tasks.base import Split
 
 Row = dict[str, Any]
 NAME = "judge-shelf-life"
@@ -125,6 +126,6 @@ def find_prompt_tiers(run: "RunContext", count: int) -> dict[str, str]:
     """The text of each prompt that the run may have drawn from its world -> whose answers it is about."""
     spec = run.attempt.spec
     count = max(count, getattr(run.training, "sampled_prompts", 0), getattr(run.training, "demonstrations", 0))
-    split = "train" if spec.training.trainer == "sft" else "pairs"
+    split: Split = "train" if spec.training.trainer == "sft" else "pairs"
     examples = run.task.examples(split, count, spec.seed, spec.task.difficulty)
     return {join_message_texts(as_rows(example.prompt)): example.data[TIER] for example in examples}

@@ -9,15 +9,17 @@ After both answers the user says which is better, and theta minimises, over all 
 
 The policy stays as it is. Of the members of a group the first, third, .. are the exploit arm's answer, the others the explore arm's; with nu = 0 both
 are the same, and nothing is learnt. Held-out prompts get the exploit arm alone and teach nothing. The user is a rule that likes short answers, or
-long ones; the same rule ranks pairs that the policy has sampled before, on which the head is measured. It differs from its parent, plain sampling, in
-the decoding: with w = 0 both arms are greedy.
+long ones, and none that says nothing; the same rule ranks pairs that the policy has sampled before, on which the head is measured. It differs from
+its parent, plain sampling, in the decoding: with w = 0 both arms are greedy.
 
 Our reading of the abstract and of notes that quote the equations: w, nu, k and lam are not known, and neither is the network, which is linear here,
 so that its gradient is phi. Each candidate takes a pass over the whole text, without a cache: an answer takes some 2 k passes a token.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -49,6 +51,13 @@ def update_inverse(inverse: Tensor, gap: Tensor) -> Tensor:
     """(V + g g^T)^-1 from V^-1, by Sherman and Morrison."""
     moved = inverse @ gap
     return inverse - torch.outer(moved, moved) / (1 + gap @ moved)
+
+
+def grade_length(length: int, user: str) -> float:
+    """How much a user likes an answer of so many tokens; nobody likes one that says nothing."""
+    if not length:
+        return -math.inf
+    return float(-length if user == "short" else length)
 
 
 def fit_taste(gaps: Tensor, lam: float) -> Tensor:
@@ -83,7 +92,7 @@ class Arm:
 
 
 class Config(Strict):
-    weight: float = param(1.0, "Weight of the reward head beside the policy's chances (our value); 0: both arms are greedy.", title="w", ge=0, le=100)
+    weight: float = param(0.1, "Weight of the reward head beside the policy's chances (our value); 0: both arms are greedy.", title="w", ge=0, le=100)
     bonus: float = param(1.0, "Weight of what is not known about the taste (our value); 0: both arms are the same.", title="nu", ge=0, le=100)
     candidates: int = param(10, "Likeliest tokens of either arm that are tried at each position (our value).", title="k", ge=1, le=100)
     ridge: float = param(0.1, "How much is known before the first click (our value).", title="lambda", gt=0, le=100)
@@ -129,6 +138,7 @@ class TPOP(Method):
         if run.task.max_turns > 1:
             message = "its answers go over several turns, and two are decoded side by side here"
             raise SpecError([Problem("task.name", run.task.name, message, "choose a task that is answered in one turn")])
+        self.ends = end_ids(run.model, run.tokenizer)
         size = run.model.config.get_text_config().hidden_size
         if not self.theta.numel():
             self.theta, self.inverse = torch.zeros(size), torch.eye(size) / self.config.ridge
@@ -149,14 +159,13 @@ class TPOP(Method):
 
     def decode_arms(self, session: "Session", prompt: list[int]) -> list[Arm]:
         """Both arms' answers; of a session that may not learn the exploit arm's alone."""
-        ends = end_ids(session.model, self.run.tokenizer)
         states, chances = read_next_tokens(session.model, prompt[:-1], prompt[-1:])
         arms = [Arm(prompt, chances[0], torch.zeros_like(states[0])) for _ in range(2 if session.learns else 1)]
         while not all(arm.ended for arm in arms):
             tokens = self.list_candidates([arm for arm in arms if not arm.ended])
             for number, arm in enumerate(arms):
                 if not arm.ended:
-                    self.take_token(session, arm, tokens, arms[0] if number else None, ends)
+                    self.take_token(session, arm, tokens, arms[0] if number else None)
                     arm.ended |= len(arm.ids) >= session.max_tokens
         return arms
 
@@ -164,7 +173,7 @@ class TPOP(Method):
         found = {int(token) for arm in arms for token in arm.chances.topk(min(self.config.candidates, len(arm.chances))).indices}
         return sorted(found)
 
-    def take_token(self, session: "Session", arm: Arm, tokens: Sequence[int], exploit: Arm | None, ends: Sequence[int]) -> None:
+    def take_token(self, session: "Session", arm: Arm, tokens: Sequence[int], exploit: Arm | None) -> None:
         """The next token of an arm. ``exploit``: the other arm, which has its token already, where this one explores."""
         states, following = read_next_tokens(session.model, [*arm.prompt, *arm.ids], tokens)
         features = arm.extend_features(states)
@@ -177,28 +186,29 @@ class TPOP(Method):
         if gaps is not None:
             self.log("bonus", bonus[best])
             self.inverse = update_inverse(self.inverse, gaps[best])
-        arm.append_token(tokens[best], states[best], following[best], ends)
+        arm.append_token(tokens[best], states[best], following[best], self.ends)
 
     def complete_arm(self, arm: Arm) -> Completion:
         made = Completion(list(arm.prompt))
         made.add("assistant", list(arm.ids), list(arm.logprobs), [0.0] * len(arm.ids))
         made.text = self.run.tokenizer.decode(made.ids, skip_special_tokens=True)
-        ends = end_ids(self.run.model, self.run.tokenizer)
-        made.finish_reason = "stop" if arm.ids[-1] in ends else "length"
+        made.finish_reason = "stop" if arm.ids[-1] in self.ends else "length"
         return made
 
     def prefers_first(self, lengths: Sequence[int]) -> bool | None:
-        """Which of two answers the user likes better; None for none."""
-        if lengths[0] == lengths[1]:
-            return None
-        return (lengths[0] < lengths[1]) == (self.config.user == "short")
+        """Which of two answers of so many tokens, the end token left out, the user likes better; None for none."""
+        first, second = (grade_length(length, self.config.user) for length in lengths)
+        return None if first == second else first > second
+
+    def count_tokens(self, ids: Sequence[int]) -> int:
+        return sum(id_ not in self.ends for id_ in ids)
 
     def ask_user(self, arms: Sequence[Arm]) -> list[Tensor]:
         """phi(better) - phi(worse), or nothing where the user has no preference."""
         self.log("same", float(arms[0].ids == arms[1].ids))
         for name, arm in zip(NAMES, arms, strict=True):
             self.log(f"length_{name}", float(len(arm.ids)))
-        first = self.prefers_first([len(arm.ids) for arm in arms])
+        first = self.prefers_first([self.count_tokens(arm.ids) for arm in arms])
         gap = arms[0].features - arms[1].features
         return [] if first is None else [gap if first else -gap]
 
@@ -220,11 +230,12 @@ class TPOP(Method):
         made = self.run.sample(examples, 1.0, "t-pop/probes")
         rows = [[*one.prompt_ids, *one.ids] for one in made]
         places = [range(len(one.prompt_ids), len(row)) for one, row in zip(made, rows, strict=True)]
-        parts = read_hidden_states(self.run, rows, places).split([len(place) for place in places])
-        features = torch.stack([part.mean(0) / part.shape[1] ** 0.5 for part in parts])
+        states, ends = read_hidden_states(self.run, rows, places), list(accumulate(map(len, places)))
+        means = [states[end - len(place) : end].mean(0) for place, end in zip(places, ends, strict=True)]
+        features = torch.stack(means) / states.shape[1] ** 0.5
         gaps = list[Tensor]()
         for place in range(0, len(made), 2):
-            first = self.prefers_first([len(one.ids) for one in made[place : place + 2]])
+            first = self.prefers_first([self.count_tokens(one.ids) for one in made[place : place + 2]])
             if first is not None:
                 gap = features[place] - features[place + 1]
                 gaps.append(gap if first else -gap)

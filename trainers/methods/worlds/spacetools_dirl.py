@@ -1,7 +1,7 @@
 """SpaceTools' DIRL: reinforcement with one tool, then imitation of what came of it and of a teacher, then reinforcement with all tools (2512.04069).
 
 Stage 1 (``first`` of the steps): GRPO on questions that one tool answers. Right episodes are kept.
-Stage 2 (``distil`` of the steps): each row is a given episode, a kept one with probability 1/4 and else the teacher's for the row's own question;
+Stage 2 (``distil`` of the steps): each row is a given episode, a kept one with probability 1/4 and else the teacher's for any question;
     A = 1 for all of its tokens, so that the gradient is that of their mean log-likelihood, reduced as the base reduces its own loss
 Stage 3 (the rest): GRPO on all questions.
 
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainers.contract.events import Message
 from trainers.contract.hyperparameters import Strict, param
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
@@ -30,6 +29,7 @@ from trainers.worlds.toolbox import SINGLE, Toolbox, draw_question
 if TYPE_CHECKING:
     from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
+    from trainers.methods.history import History
     from trainers.methods.session import Session
     from trainers.policies.sampling import Completion
     from trainers.rollouts.tree import Node
@@ -50,6 +50,7 @@ def find_stage(step: int, total: int, first: float, distil: float) -> int:
 class Config(Strict):
     first: float = param(0.25, "Share of the steps with one tool (ours).", title="One tool", ge=0, le=1)
     distil: float = param(0.25, "Share of the steps that imitate (ours).", title="Imitation", ge=0, le=1)
+    singles: int = param(256, "Questions for one tool (ours).", title="Questions for one tool", ge=1, le=100_000)
     own: float = param(0.25, "Share of the imitated episodes that are the policy's own from the first stage.", title="Own episodes", ge=0, le=1)
 
 
@@ -79,7 +80,7 @@ class SpaceToolsDIRL(Method):
     )
     Config = Config
     owns = frozenset({"rollout", "stage"})
-    roles = {"advantages": "maps"}
+    roles = {"data": "maps", "advantages": "maps"}
     idle = {"advantages": ("distil", 0.0)}
     worlds = frozenset({"toolbox"})
     requires = (
@@ -89,7 +90,8 @@ class SpaceToolsDIRL(Method):
 
     def __init__(self, config: Any = None) -> None:
         super().__init__(config)
-        self.kept: list[dict[str, Any]] = []  # question and turns of right episodes with one tool
+        self.kept: list[tuple[int, list[str]]] = []  # number of the question and turns of right episodes with one tool
+        self.questions = 0  # that were there before those for one tool
 
     def prepare(self, run: "RunContext") -> None:
         self.run = run
@@ -102,23 +104,25 @@ class SpaceToolsDIRL(Method):
     def find_stage(self, step: int, total: int) -> int:
         return find_stage(step, total, self.config.first, self.config.distil)
 
+    def data(self, rows: "list[Example]", run: "RunContext") -> list[Any]:
+        """Questions for one tool are added where there is a stage for them."""
+        self.questions = len(rows)
+        count = self.config.singles if self.config.first else 0
+        return [*rows, *(draw_question(run.rng(self.card.name, "single", number), SINGLE) for number in range(count))]
+
+    def curriculum(self, history: "History") -> Tensor | None:
+        if history.size == self.questions:
+            return None
+        is_single = torch.arange(history.size) >= self.questions
+        return (is_single if self.find_stage(history.step, history.total_steps) == ONE_TOOL else ~is_single).float()
+
     def rollout(self, session: "Session") -> "Sequence[Completion]":
         stage = self.find_stage(session.step, session.total_steps)
         self.log("stage", float(stage))
-        if stage == DISTIL:
-            return self.give_episodes(session)
-        if stage == ONE_TOOL:
-            self.ask_single(session)
-        made = session.complete()
-        self.log("policy_tokens", sum(sum(one.mask) for one in made))
+        made = self.give_episodes(session) if stage == DISTIL else session.complete()
+        if stage != DISTIL:
+            self.log("policy_tokens", sum(sum(one.mask) for one in made))
         return made
-
-    def ask_single(self, session: "Session") -> None:
-        """Every group gets a question for one tool in place of its own."""
-        for row in range(len(session.examples)):
-            group = (session.first_row + row) // session.group_size
-            example = draw_question(self.run.rng(self.card.name, "single", session.step, group), SINGLE)
-            session.examples[row], session.prompts[row] = example, list(example.prompt)
 
     def give_episodes(self, session: "Session") -> "list[Completion]":
         """A given episode for each row, with the log-probabilities that the policy gives it."""
@@ -126,14 +130,11 @@ class SpaceToolsDIRL(Method):
         for row in range(len(session.examples)):
             rng = self.run.rng(self.card.name, "given", session.step, session.first_row + row)
             is_own = bool(self.kept) and rng.random() < self.config.own
+            number, own = rng.choice(self.kept) if is_own else (rng.randrange(self.questions), [])
+            example: Example = self.run.examples[number]
+            session.examples[row], session.prompts[row] = example, list(example.prompt)
+            turns.append(own if is_own else self.world.way(example, self.world.begin(example)))
             notes[row] = {GIVEN: "own" if is_own else "teacher"}
-            if is_own:
-                kept = rng.choice(self.kept)
-                session.examples[row] = Example([Message("user", kept["question"])], kept["reference"], kept["data"])
-                session.prompts[row] = list(session.examples[row].prompt)
-                turns.append(kept["turns"])
-            else:
-                turns.append(self.world.way(session.examples[row], self.world.begin(session.examples[row])))
         leaves = [write_turns(session, episode.root, own) for episode, own in zip(session.begin(), turns, strict=True)]
         written = [node for leaf in leaves for turn in leaf.episode.turns(leaf) for node in turn]
         above = [node.episode.parent(node) for node in written]
@@ -151,11 +152,10 @@ class SpaceToolsDIRL(Method):
     def observe(self, batch: "RolloutBatch") -> None:
         stage = self.find_stage(batch.step, batch.total_steps)
         replays, calls = replay_texts(self.run.task, batch.examples, batch.texts), Counter[str]()
-        for place, (replay, example) in enumerate(zip(replays, batch.examples, strict=True)):
+        for place, replay in enumerate(replays):
             calls.update(turn.step.facts["tool"] for turn in replay.turns if "tool" in turn.step.facts)
             if stage == ONE_TOOL and batch.correct[place] and not replay.rest:
-                turns = [turn.text for turn in replay.turns]
-                self.kept.append({"question": example.prompt[-1].content, "reference": example.reference, "data": example.data, "turns": turns})
+                self.kept.append((batch.example_ids[place], [turn.text for turn in replay.turns]))
         self.kept = self.kept[-KEPT:]
         if stage != DISTIL:
             self.log(f"right/{NAMES[stage].replace(' ', '_')}", batch.correct.float().mean())
@@ -166,7 +166,7 @@ class SpaceToolsDIRL(Method):
         return {"kept": list(self.kept)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.kept = list(state["kept"])
+        self.kept = [(number, turns) for number, turns in state["kept"]]
 
     @classmethod
     def panels(cls) -> tuple[Panel, ...]:

@@ -15,6 +15,7 @@ two demonstrations for one question, of which the user's rule prefers one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -171,7 +172,8 @@ class TagPR(Method):
         rows = [[*before, *after] for before, after in zip(asked, written, strict=True)]
         places = [range(len(before), len(row)) for before, row in zip(asked, rows, strict=True)]
         states = read_hidden_states(self.run, rows, places, self.reader).cpu()
-        return torch.stack([part.mean(0) for part in states.split([len(place) for place in places])]) if rows else states
+        ends = list(accumulate(map(len, places)))
+        return torch.stack([states[end - len(place) : end].mean(0) for place, end in zip(places, ends, strict=True)]) if rows else states
 
     def rewards(self, batch: "RolloutBatch", rewards: Tensor) -> Tensor:
         config, made = self.config, []
