@@ -1,6 +1,6 @@
 """Values of positions for a search: an episode's outcome where it has ended, +1 or -1, and a fitted head's estimate elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from trainers.rollouts.search_tree import SearchTree
     from trainers.rollouts.tree import Node
 
+    Judge = Callable[[Session, Node, Node], float]  # session, position, leaf
+
 
 class ValueSearch:
     """A value head and what it is fitted to. ``steps``, ``rate``: of each fitting. ``loss``: squared error, or classification."""
@@ -26,21 +28,27 @@ class ValueSearch:
 
     def estimate(self, session: "Session", nodes: "Sequence[Node]") -> list[float]:
         """In [-1, 1]."""
-        going = [node for node in nodes if not node.finish]
-        guessed = iter(self.head.estimate(read_last_states(self.run, going)))
+        guessed = iter(self.estimate_open([node for node in nodes if not node.finish]))
         return [score_end(session, node) if node.finish else next(guessed) for node in nodes]
 
-    def fit_episodes(self, examples: Sequence[Example], count: int, key: str, max_tokens: int = 0) -> float:
+    def estimate_open(self, nodes: "Sequence[Node]") -> list[float]:
+        """What the head says of positions that are not ended, in [-1, 1]."""
+        return self.head.estimate(read_last_states(self.run, nodes))
+
+    def fit_episodes(self, examples: Sequence[Example], count: int, key: str, max_tokens: int = 0, judge: "Judge | None" = None) -> float:
         """Fits the head to the outcomes of ``count`` whole episodes of each example, at every position on their ways; returns its error.
 
-        ``max_tokens``: of an episode; 0: as many as the run's sampled answers may have.
+        ``max_tokens``: of an episode; 0: as many as the run's sampled answers may have. ``judge``: what a position on the way to a leaf is worth, in
+        [-1, 1]; None: the outcome.
         """
         states, targets = list[Tensor](), list[float]()
         for start in range(0, len(examples), self.run.attempt.sampling_batch):
             some = examples[start : start + self.run.attempt.sampling_batch]
             session = self.run.session(some, f"{key}/values/{start}", group_size=count, max_tokens=max_tokens)
             leaves = session.play([episode.root for episode in session.begin()])
-            seen = [(node, score_end(session, leaf)) for leaf in leaves for node in list_open_positions(leaf)]
+            seen = [
+                (node, judge(session, node, leaf) if judge else score_end(session, leaf)) for leaf in leaves for node in list_open_positions(leaf)
+            ]
             states.append(read_last_states(self.run, [node for node, _ in seen]))
             targets += [outcome for _, outcome in seen]
         return self.fit(torch.cat(states), targets, f"{key}/outcomes")

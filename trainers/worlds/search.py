@@ -6,7 +6,7 @@ hits that only look like evidence are what its successors are about (Search-R2, 
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from trainers.worlds.tool_use import CORRECT, FORMAT, ToolWorld, write_answer, w
 
 NOTHING, FAILED = "nothing", "failed"
 JUNK = "junk"  # in Example.data: the junk rate of this example, in place of the option
+MISSING = "missing"  # likewise: the share of searches that lose a sentence
 HOPS = {"easy": (0, 1), "medium": (1, 1), "hard": (1, 2)}  # relations before the attribute
 SIZES = {"easy": Size(6, 3, 3), "medium": Size(8, 3, 3), "hard": Size(12, 4, 4)}
 
@@ -122,6 +123,8 @@ class Search(ToolWorld):
             return Step(failed, write_information(FAILED), facts={"tool": tool, "query": argument[:100], "error": "the search failed"})
         beside = [number for number in range(len(world.facts)) if number not in evidence]
         hits = rng.sample(beside, min(self.config.hits, len(beside))) if is_junk else world.engine.search(argument, self.config.hits)
+        lost = draw_lost_sentence(hits, example.data.get(MISSING, self.config.missing), rng)
+        hits = [number for number in hits if number != lost]
         fresh = [number for number in hits if number in evidence and number not in state["found"]]
         after = {
             **state,
@@ -131,6 +134,7 @@ class Search(ToolWorld):
         }
         text = " ".join(world.facts[number].sentence for number in hits) or NOTHING
         facts = {"tool": tool, "query": argument[:100], "hits": hits, "evidence": fresh, "junk": is_junk}
+        facts |= {"lost": lost} if lost is not None else {}
         return Step(after, write_information(text), facts=facts)
 
     def read_whole_episode(self, example: Example, state: State, text: str) -> Step:
@@ -215,6 +219,11 @@ class Search(ToolWorld):
         facts, room = read_facts(example).facts, self.max_turns - len(calls)
         more = rng.randint(1, room) if kind >= 0.60 and room > 0 else 0
         return [*calls[:-1], *(write_query(rng.choice(facts)) for _ in range(more)), calls[-1]]
+
+
+def draw_lost_sentence(hits: Sequence[int], rate: float, rng: random.Random) -> int | None:
+    """One of the sentences that were found, with probability ``rate``; nothing is drawn at a rate of 0."""
+    return rng.choice(hits) if hits and rate and rng.random() < rate else None
 
 
 def add_second_person(rng: random.Random, facts: list[Fact], person: str, relation: str, asked: str) -> Fact | None:

@@ -27,6 +27,13 @@ class SearchConfig(BaseModel):
     failures: float = Field(
         0.0, ge=0, le=1, title="Failure rate", description="Share of searches that fail and find nothing, the same for all of a group."
     )
+    missing: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        title="Missing sentences",
+        description="Share of searches that lose one of the sentences they found, the same for all of a group.",
+    )
     reader: bool = Field(
         False,
         title="Frozen reader",
@@ -80,6 +87,6 @@ class SearchConfig(BaseModel):
     @field_validator("alone")
     @classmethod
     def check_engine(cls, alone: bool, info: ValidationInfo) -> bool:
-        if alone and any(info.data.get(name) for name in ("junk", "failures", "reader")):
-            raise ValueError("goes without junk, failures and the frozen reader: no engine answers that they could strike")
+        if alone and any(info.data.get(name) for name in ("junk", "failures", "missing", "reader")):
+            raise ValueError("goes without junk, failures, missing sentences and the frozen reader: no engine answers that they could strike")
         return alone

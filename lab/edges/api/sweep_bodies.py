@@ -39,7 +39,7 @@ class SweepIn(RequestBody):
         description="Hyperparameter → values or a range: `training.<name>`, `base.<name>` or `methods.<method>.<name>`.",
         examples=[{"training.learning_rate": {"low": 0.00001, "high": 0.001, "log": True}, "training.num_generations": {"values": [4, 8]}}],
     )
-    sampler: Literal["tpe", "random", "grid", "seeds"] = "tpe"
+    sampler: Literal["tpe", "mutations", "random", "grid", "seeds"] = "tpe"
     metric: Literal["heldout", "reward"] = Field("heldout", description="Last held-out reward, or the mean training reward of the last 10 steps.")
     direction: Literal["maximize", "minimize"] = "maximize"
     most_runs: int = Field(TRIALS, ge=1, le=MOST_RUNS)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from django.urls import reverse
 from django.utils.text import slugify
 
 from lab.lib.registry import Registry
@@ -23,11 +24,19 @@ from lab.training.catalog.systems import PublishedSystem, make_search_facets
 
 @dataclass(frozen=True)
 class SystemPlace:
-    """A page of the lab where a system can be used that is neither a method nor a recipe. ``query``: what follows the ? of its address."""
+    """A page of the lab where a system can be used that is neither a method nor a recipe. ``query``: what follows the ? of its address; ``argument``:
+    of a route that has one.
+    """
 
     title: str
     route: str
     query: str = ""
+    argument: str = ""
+
+    @property
+    def url(self) -> str:
+        address = reverse(self.route, args=[self.argument] if self.argument else [])
+        return f"{address}?{self.query}" if self.query else address
 
 
 PLACES: Registry[SystemPlace] = Registry("place of a system")  # by id of the system

@@ -9,4 +9,8 @@ GRIDS = ("crosslingual-rl", "judge-shelf-life", "how-much-backtrack", "to-backtr
 def register_system_places() -> None:
     for study in GRIDS:
         PLACES.register(study, SystemPlace("Start the grid", "grid-new", f"preset={study}"))
+    PLACES.register("guide-dag", SystemPlace("Open the world", "world", argument="causal_graphs"))
+    PLACES.register("hhnas-am", SystemPlace("Start a sweep", "sweep-new", "recipe=grpo&sampler=mutations"))
+    PLACES.register("mallocmuzero", SystemPlace("Open the world", "world", argument="placement"))
+    PLACES.register("paccmann-rl-sarscov2", SystemPlace("Open the world", "world", argument="molecules"))
     PLACES.register("survey-agentic-search-rl", SystemPlace("Filters of search agents", "systems", "idea=search"))

@@ -18,6 +18,7 @@ from trainers.contract.hyperparameters import TRAINERS
 
 class Sampler(models.TextChoices):
     TPE = "tpe", "Bayesian (TPE)"
+    MUTATIONS = "mutations", "Mutations (Q-learning)"
     RANDOM = "random", "Random"
     GRID = "grid", "Grid"
     SEEDS = "seeds", "Seeds only"

@@ -41,6 +41,10 @@ def make_sampler(sweep: Sweep, number: int) -> optuna.samplers.BaseSampler:
     seed = int.from_bytes(blake2b(f"{sweep.seed}/{number}".encode(), digest_size=4).digest(), "big")
     if sweep.sampler == Sampler.RANDOM:
         return optuna.samplers.RandomSampler(seed=seed)
+    if sweep.sampler == Sampler.MUTATIONS:
+        from lab.training.sweeps.mutation_sampler import MutationSampler
+
+        return MutationSampler(make_distributions(read_axes(sweep.space)), seed)
     return optuna.samplers.TPESampler(multivariate=True, constant_liar=True, seed=seed)
 
 

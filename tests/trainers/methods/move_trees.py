@@ -42,6 +42,7 @@ def try_every_move(engine: Engine, at: Sequence[Node], count: int = 0, **rest: A
 @pytest.fixture
 def every_move(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What to launch two steps with: no cold start is needed."""
-    for module in ("trainers.methods.session", "trainers.methods.worlds.astro", "trainers.methods.worlds.cpl_step_apo"):
+    searching = ("astro", "cpl_step_apo", "prior_by_distance")
+    for module in ("trainers.methods.session", *(f"trainers.methods.worlds.{name}" for name in searching)):
         monkeypatch.setattr(f"{module}.sample_steps", try_every_move)
     return {"policy": {"kind": "tiny", "cold_start": False}, "task__name": "rewrites"}

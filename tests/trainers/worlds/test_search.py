@@ -104,6 +104,27 @@ def test_junk_holds_no_evidence_and_the_expert_asks_again() -> None:
             assert len(turn.step.facts["hits"]) == 1
 
 
+def test_a_search_loses_one_sentence_for_all_members_of_a_group_and_the_expert_asks_again() -> None:
+    example, query = make_example(), "<search>Eva's friend</search>"
+    shown = {"<information>Eva's friend is Leo.</information>", "<information>Leo's friend is Eva.</information>"}
+    met = {seed: {Search({"missing": 1.0}, seed).respond(example, query) for _ in range(3)} for seed in range(20)}
+    assert all(len(answers) == 1 for answers in met.values())
+    assert set.union(*met.values()) == shown
+    assert Search({"missing": 1.0, "hits": 1}).respond(example, query) == "<information>nothing</information>"
+    assert Search({"missing": 1.0}).respond(example, "<search>?</search>") == "<information>nothing</information>"
+    losses = 0
+    for one in Search().examples("train", 30, 0, "easy"):
+        world = Search({"missing": 0.5})
+        try:
+            replay = replay_episode(world, one, world.gold(one))
+        except LookupError:
+            continue
+        losses += sum("lost" in turn.step.facts for turn in replay.turns)
+        assert world.outcome(one, replay.state)["policy"]["evidence"] == 1
+        assert all(turn.step.facts["lost"] not in turn.step.facts["hits"] for turn in replay.turns if "lost" in turn.step.facts)
+    assert losses > 5
+
+
 def test_the_last_turn_is_not_answered_by_the_world() -> None:
     world, example = Search(), make_example()
     text = world.gold(example).partition("<answer>")[0]
