@@ -32,6 +32,7 @@ SAYING = {
     "worlds",
     "trains",
     "several_rows",
+    "reads_pairs",
     "token_mean",
 }  # class variables that compute nothing
 SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as its help is

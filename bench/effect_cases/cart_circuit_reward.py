@@ -5,12 +5,13 @@ from typing import Any
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 
 NAME, STEPS = "cart-circuit-reward", 60
-LAUNCH: dict[str, Any] = {"trainer": "reward", "base": "reward-model", "training__sampled_prompts": 600, "training__learning_rate": 1e-3}
-OFF = {"gain": 0.0, "penalty": 0.0}
+LAUNCH: dict[str, Any] = {"trainer": "reward", "base": "reward-model", "training__sampled_prompts": 1500, "training__learning_rate": 1e-3}
+ON = {"find": 0.25, "probe": 128}  # before the loss is near 0, and enough pairs to tell a twentieth
+OFF = {**ON, "gain": 0.0, "penalty": 0.0}
 
 
 def measure(seed: int) -> Pairs:
-    own, plain = (tiny.run_train(seed, NAME, config, steps=STEPS, heldout=0, **LAUNCH) for config in ({}, OFF))
+    own, plain = (tiny.run_train(seed, NAME, config, steps=STEPS, heldout=0, **LAUNCH) for config in (ON, OFF))
     read = {arm: {what: made.last(f"{NAME}/{what}_accuracy", 1) for what in ("tail", "head")} for arm, made in (("own", own), ("plain", plain))}
     drops = {what: read["own"][what] - own.last(f"{NAME}/{what}_accuracy_ablated", 1) for what in ("tail", "head")}
     return {
@@ -38,5 +39,5 @@ CASE = Case(
     problem=f"right against wrong answers to word problems, turned round in 2 % by a word in the question, tiny policy, {STEPS} steps",
     measure=measure,
     seeds=3,
-    launch=LAUNCH,
+    launch={**LAUNCH, "training__sampled_prompts": 160},
 )

@@ -23,10 +23,12 @@ import torch
 from trainers.adapters.resumable import COUNTERS, METHODS, NAME, PARTIAL, TRAINING, make_empty_folder, publish_checkpoint, step_of
 from trainers.adapters.rounds import Round, build_round_batch, build_round_events, compute_round_metrics
 from trainers.attempt.callbacks import LINE_SECONDS, log
-from trainers.attempt.context import Attempt
+from trainers.attempt.context import BESIDE, Attempt
 from trainers.attempt.edits import Edits
 from trainers.attempt.evaluate import HeldOut, own_randomness
 from trainers.contract.hyperparameters import Procedure
+from trainers.contract.problems import Problem, SpecError
+from trainers.data.datasets import PAIRS_UNREAD, is_bare_pair
 from trainers.judges import rewards
 from trainers.methods.batch import RolloutBatch
 from trainers.methods.history import History, Visit
@@ -44,6 +46,9 @@ class ProcedureRun:
 
     def __init__(self, attempt: Attempt, examples: list[Example], heldout: HeldOut | None, stack: Stack) -> None:
         assert isinstance(attempt.spec.training, Procedure)
+        if any(is_bare_pair(example) for example in examples):
+            path = attempt.spec.dataset.path if attempt.spec.dataset else ""
+            raise SpecError([Problem("dataset.path", path, *PAIRS_UNREAD)])
         self.attempt, self.examples, self.heldout, self.stack = attempt, examples, heldout, stack
         self.edits: Edits | None = None
         self.model = attempt.policy.model.eval().requires_grad_(False)
@@ -225,8 +230,10 @@ class ProcedureRun:
         return None
 
     def export(self, folder: Path, weights: dict[str, Any] | None) -> None:
-        """The policy that the run started from."""
+        """The policy that the run started from, and beside it what a method has put into the run's folder ``BESIDE``."""
         link_policy(self.attempt.policy.folder, folder)
+        if (beside := self.attempt.folder / BESIDE).is_dir():
+            link_policy(beside, folder)
 
 
 def pick_in_order(size: int, count: int, step: int, seed: int) -> list[int]:

@@ -17,6 +17,7 @@ from trainers.policies.loading import Policy
 from trainers.tasks.base import Task
 
 CHECKPOINTS = "checkpoints"
+BESIDE = "beside"  # what a method of a procedure adds to the files of the exported policy
 SMALL = 50_000_000  # parameters below which memory does not limit how many completions are sampled together
 WIDE = 128
 

@@ -12,6 +12,7 @@ from typing import Any
 from trainers.attempt.context import Attempt
 from trainers.attempt.evaluate import HeldOut
 from trainers.contract.hyperparameters import Demonstrated, Rollouts
+from trainers.contract.steering_file import VECTOR_FILE
 from trainers.data.identity import example_digest, row_digest
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,8 @@ def find_hub_revision(folder: Path) -> str:
 
 
 def digest_weights(folder: Path, most: int = HASHED_BYTES) -> str:
-    """What ``LC_ALL=C sha256sum *.safetensors | sha256sum`` says in the folder; empty above ``most`` bytes."""
-    files = sorted(folder.glob("*.safetensors"), key=lambda file: file.name.encode())
+    """What ``LC_ALL=C sha256sum *.safetensors | sha256sum`` says in the folder; empty above ``most`` bytes. A steering vector is not counted."""
+    files = sorted((file for file in folder.glob("*.safetensors") if file.name != VECTOR_FILE), key=lambda file: file.name.encode())
     if not files or sum(file.stat().st_size for file in files) > most:
         return ""
     whole = hashlib.sha256()

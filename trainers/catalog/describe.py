@@ -104,6 +104,7 @@ def describe_method(group: str, kind: type[Method]) -> dict[str, Any]:
         "scale": kind.scale if issubclass(kind, Base) else "",
         "token_mean": issubclass(kind, Base) and kind.token_mean,
         "several_rows": kind.several_rows,
+        "reads_pairs": kind.reads_pairs,
         "trains": sorted(kind.trains),
         "hooks": list(hooks_of(kind)),
         "owns": sorted(kind.owns),

@@ -101,6 +101,8 @@ def run_preflight_checks(
     task = check_task(spec, report)
     rows = check_dataset(spec, report)
     check_span_credit(spec, rows, report)
+    if stacking.find_pair_reader(spec, entries_for(spec)):
+        rows = None  # what is asked are the task's prompts
     report.batch = compute_batch_figures(spec, None if rows is None else len(rows), None if task is None else task.available)
     check_machine(spec, report)
     report.problems += find_machine_problems(spec, machine)
@@ -212,7 +214,10 @@ def check_splits(spec: RunSpec, task: Task, report: PreflightReport) -> bool:
 
 def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] | None:
     """The rows of the run's own dataset; None without one, or with one that cannot be used."""
+    reader = stacking.find_pair_reader(spec, entries_for(spec))
     if spec.dataset is None:
+        if reader:
+            report.refuse("dataset.path", None, f"{reader} needs preference pairs", "choose a dataset of prompts with a chosen and a rejected answer")
         return None
     path, training = Path(spec.dataset.path), spec.training
     try:
@@ -222,15 +227,30 @@ def check_dataset(spec: RunSpec, report: PreflightReport) -> list[datasets.Row] 
     except SpecError as error:
         report.problems += error.problems
         return None
+    if reader or spec.training.trainer == "procedure":
+        check_answer_pairs(path, checked.rows, reader, report)
     if not checked.complete:
         report.warn("dataset.path", str(path), f"only the first {len(checked.rows)} rows were checked", "the trainer checks all of them first")
-    elif isinstance(training, Rollouts) and len(checked.rows) < (needed := training.prompts_per_batch(spec.resources.processes)):
+    elif isinstance(training, Rollouts) and not reader and len(checked.rows) < (needed := training.prompts_per_batch(spec.resources.processes)):
         message = f"has {len(checked.rows)} prompts where one generation batch needs {needed}"
         report.refuse("dataset.path", str(path), message, "add rows, or make the batch smaller or the groups larger")
     check_columns(spec, checked.rows, report)
     if datasets.calls_tools(checked.rows) and (template := template_of(spec.policy)) is not None and datasets.TOOL_CALLS not in template:
         report.refuse("dataset.path", str(path), *datasets.UNRENDERED)
     return checked.rows
+
+
+def check_answer_pairs(path: Path, rows: list[datasets.Row], reader: str, report: PreflightReport) -> None:
+    """Whether a procedure's rows are preference pairs where its method reads them, and prompts with references where it does not."""
+    examples = datasets.examples_from_rows(rows)
+    if reader and (missing := sum(datasets.PAIR not in example.data for example in examples)):
+        message, fix = (
+            f"{missing} of {len(rows)} rows have no chosen and rejected answer, which {reader} needs",
+            "choose a dataset of preference pairs",
+        )
+        report.refuse("dataset.path", str(path), message, fix)
+    if not reader and any(map(datasets.is_bare_pair, examples)):
+        report.refuse("dataset.path", str(path), *datasets.PAIRS_UNREAD)
 
 
 def check_columns(spec: RunSpec, rows: list[datasets.Row], report: PreflightReport) -> None:

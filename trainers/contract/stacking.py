@@ -68,6 +68,12 @@ def check_stack(spec: RunSpec, entries: Mapping[str, Entry]) -> Verdict:
     return verdict
 
 
+def find_pair_reader(spec: RunSpec, entries: Mapping[str, Entry]) -> str:
+    """The procedure's method whose dataset holds preference pairs; empty where there is none."""
+    names = [choice.name for choice in spec.methods if entries.get(choice.name, {}).get("reads_pairs")]
+    return names[0] if names and spec.training.trainer == "procedure" else ""
+
+
 def has_default_conflict(one: Entry, other: Entry) -> bool:
     """Whether two methods, each as it is by default, cannot be stacked."""
     return any(stack_conflicts.find_stack_problems([stack_conflicts.fill_method_defaults("", entry, {}) for entry in (one, other)]))

@@ -2,8 +2,9 @@
 
 ``sft`` and ``gkd`` want prompt and completion, ``dpo``, ``orpo``, ``cpo`` and ``reward`` prompt, chosen and rejected, ``kto`` prompt, completion
 and label, ``grpo``, ``rloo``, ``online-dpo`` and ``procedure`` prompt and reference (and, where the task's rewards need more, ``data``: a JSON
-object). Preference pairs of ``dpo`` may carry ``weight`` (0 and more, multiplies the pair's loss) and ``margin``. Answers may have marked spans
-(``contract/spans.py``): ``chosen_spans``, ``completion_spans``, ....
+object). ``procedure`` also reads preference pairs, for methods that say so (``Method.reads_pairs``). Preference pairs of ``dpo`` may carry ``weight``
+(0 and more, multiplies the pair's loss) and ``margin``. Answers may have marked spans (``contract/spans.py``): ``chosen_spans``,
+``completion_spans``, ....
 Other columns are kept for methods, except where prompts and references are wanted.
 Rows of ``sft``, ``dpo``, ``kto`` and ``reward`` may hold calls of tools: messages with ``tool_calls``, ``tool_call_id`` and ``name``, and a column
 ``tools`` that describes the tools. ``kto`` also reads stepwise supervision (``completions`` and ``labels``): an answer is good if all its steps are.
@@ -45,7 +46,9 @@ COLUMNS = {
 TOOLLESS = ("grpo", "rloo", "online-dpo", "orpo", "cpo", "gkd", "procedure")  # trainers of TRL that give the chat template no tools
 TOOLS, TOOL_CALLS = "tools", "tool_calls"
 UNRENDERED = ("holds calls of tools, which the policy's chat template does not render", "train a policy whose template does, or leave those rows out")
+PAIRS_UNREAD = ("holds preference pairs without references, which this procedure does not read", "add references, or a method that reads pairs")
 MESSAGE_KEYS = ("role", "content", TOOL_CALLS, "tool_call_id", "name")
+PAIR, SIDES = "pair", ("chosen", "rejected")  # in the data of a procedure's example: the two answers, where its row is a preference pair
 NUMBERS = WEIGHT, MARGIN = "weight", "margin"  # optional columns of preference pairs
 
 # Names people bring from other formats, and which of ours they meant.
@@ -176,13 +179,15 @@ def row_of(raw: Any, trainer: str) -> Row:
         raw = whole_answer(raw)
     if trainer == "sft" and raw.get(COMPLETION) is None and {"chosen", "rejected"} <= raw.keys():
         raw = take_preferred_answer(raw)
-    for column in COLUMNS[trainer]:
+    pair = read_answer_pair(raw) if trainer == "procedure" and all(raw.get(side) is not None for side in SIDES) else None
+    for column in COLUMNS[trainer] if pair is None else (PROMPT,):
         if raw.get(column) is None:
             raise BrokenRow(explain_missing_column(column, raw, trainer))
     row: Row = {PROMPT: prompt_of(raw[PROMPT])}
     if "reference" in COLUMNS[trainer]:
         refuse_calls(row, trainer)
-        return row | {"reference": reference_of(raw["reference"]), "data": data_of(raw.get("data"))}
+        reference = "" if pair is not None and raw.get("reference") is None else reference_of(raw["reference"])
+        return row | {"reference": reference, "data": data_of(raw.get("data")) | ({PAIR: pair} if pair is not None else {})}
     for column in COLUMNS[trainer][1:]:
         row[column] = label_of(raw[column]) if column == "label" else completion_of(raw[column], column)
     if "chosen" in row and row["chosen"] == row["rejected"]:
@@ -197,6 +202,21 @@ def row_of(raw: Any, trainer: str) -> Row:
     except SpanError as error:
         raise BrokenRow(str(error)) from None
     return {**{name: value for name, value in raw.items() if isinstance(name, str)}, **row}  # what else it says is for methods
+
+
+def read_answer_pair(raw: Row) -> Row:
+    """The two answers of a preference pair whose prompt a procedure asks; its own reference may be missing. Raises BrokenRow."""
+    pair = {side: completion_of(raw[side], side) for side in SIDES}
+    if pair[SIDES[0]] == pair[SIDES[1]]:
+        raise BrokenRow("chosen and rejected are the same: there is nothing to prefer")
+    if raw.get(TOOLS) or any(message.keys() - {"role", "content"} for side in pair.values() for message in side):
+        raise BrokenRow("the pair holds calls of tools, which procedure cannot pass on; leave those rows out")
+    return pair
+
+
+def is_bare_pair(example: Example) -> bool:
+    """Whether an example of a procedure is a preference pair without a reference, which only a method that reads pairs can use."""
+    return PAIR in example.data and not example.reference
 
 
 def refuse_calls(row: Row, trainer: str) -> None:

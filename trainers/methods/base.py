@@ -55,6 +55,7 @@ class Method:
     whole_answers: ClassVar[bool] = False  # its policy loss takes one advantage for an answer: the mean of what its tokens have
     requires: ClassVar[tuple[Requirement, ...]] = ()
     worlds: ClassVar[frozenset[str]] = frozenset()  # tasks it can train on, by name; empty: any
+    reads_pairs: ClassVar[bool] = False  # on procedures: its dataset holds preference pairs, and its ``data`` hook says what is asked
     ordered: ClassVar[bool] = False  # DPO and SFT: rows are trained on in the order that ``data`` left them, not shuffled
 
     def __init__(self, config: Any = None) -> None:

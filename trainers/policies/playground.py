@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from transformers.generation.streamers import BaseStreamer
 from trainers.attempt.telemetry import Pieces, to_storable_text
 from trainers.contract.events import Message
 from trainers.contract.problems import Problem, SpecError
+from trainers.contract.steering_file import MOST_ALPHA
 from trainers.policies import loading as policies
 from trainers.policies.sampling import chat_ids, end_ids, own_generation_config
+from trainers.policies.steering_files import check_vector_fits, load_steering_vector
+from trainers.policies.steering_vector import steer_layer
 
 REPORT_SECONDS = 0.15
 MOST_TOKENS, MOST_COMPLETIONS = 2048, 8
@@ -30,7 +34,9 @@ Say = Callable[[dict[str, Any]], None]  # writes a line of the answer
 
 
 class SamplingRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``temperature`` 0 is greedy. ``seed`` makes the answer repeatable on one machine."""
+    """``temperature`` 0 is greedy. ``seed`` makes the answer repeatable on one machine. ``steering``: the folder of a steering vector, of which
+    ``alpha`` times is added; empty adds nothing.
+    """
 
     folder: str
     prompt: list[Message]
@@ -39,6 +45,8 @@ class SamplingRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_p: float = 1.0
     max_tokens: int = 256
     seed: int = 0
+    steering: str = ""
+    alpha: float = 0.0
 
 
 def parse_sampling_request(text: bytes) -> SamplingRequest:
@@ -53,6 +61,7 @@ def parse_sampling_request(text: bytes) -> SamplingRequest:
         "top_p": (request.top_p, 0.01, 1),
         "max_tokens": (request.max_tokens, 1, MOST_TOKENS),
         "seed": (request.seed, 0, 2**31 - 1),
+        "alpha": (request.alpha, -MOST_ALPHA, MOST_ALPHA),
     }
     problems = [Problem(name, str(value), f"must be from {low} to {high}") for name, (value, low, high) in bounds.items() if not low <= value <= high]
     if not any(message.content.strip() for message in request.prompt):
@@ -97,7 +106,7 @@ class PolicySession:
     """One policy and one request to it. Raises SpecError for a folder that holds no policy."""
 
     def __init__(self, folder: str, say: Say) -> None:
-        path = Path(folder)
+        self.path = path = Path(folder)
         if not path.is_dir():
             raise SpecError([Problem("folder", path.name, "the policy's files are not there any more", "choose another checkpoint")])
         policies.check_policy_folder(path)
@@ -139,7 +148,7 @@ class SamplingSession(PolicySession):
         torch.manual_seed(request.seed)
         given = torch.tensor([prompt] * request.count, device=self.model.device)
         config = self.config(longest)
-        with own_generation_config(self.model, config):
+        with own_generation_config(self.model, config), self.steer():
             self.model.generate(
                 input_ids=given,
                 attention_mask=torch.ones_like(given),
@@ -147,6 +156,14 @@ class SamplingSession(PolicySession):
                 logits_processor=LogitsProcessorList([self.watcher]),
                 streamer=self.watcher,
             )
+
+    def steer(self) -> AbstractContextManager[None]:
+        """Inside, the policy writes with the request's vector. Raises SpecError for one of another policy, whatever its strength."""
+        if not self.request.steering:
+            return nullcontext()
+        vector, facts = load_steering_vector(Path(self.request.steering))
+        check_vector_fits(facts, self.model, self.path)
+        return steer_layer(self.model, facts.layer, vector.to(self.model.device), self.request.alpha)
 
     def config(self, longest: int) -> GenerationConfig:
         heat = self.request.temperature

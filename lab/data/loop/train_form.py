@@ -27,6 +27,7 @@ from lab.training.runs.problem_words import format_problem_sentence
 from trainers.contract.spans import METHOD
 from trainers.contract.spec import FINAL, TINY_CONTEXT, Problem
 
+ROUNDS, ANSWERS = 13, 64  # of a goal that changes no weights: strengths that are tried, and answers sampled with each
 BATCH = 32  # rows in an optimiser step; where it samples groups, completions, GROUP to a prompt
 GROUP = 8
 EPOCHS = 3
@@ -93,13 +94,15 @@ class TrainForm:
         policy = (self.data or {}).get("policy") or (self.best.value if self.best else "")
         size = max(2, min(BATCH, self.rows)) if not self.goal.samples_groups else GROUP * max(1, min(BATCH // GROUP, self.rows))
         steps = max(LEAST_STEPS, math.ceil(EPOCHS * self.rows / (size if not self.goal.samples_groups else size // GROUP)))
+        if not self.goal.learns:
+            size, steps = ANSWERS, ROUNDS
         return {
             "trainer": self.goal.trainer,
             "policy": policy,
             "revision": "main",
             "task": self.sampled_task or self.tasks[0][0],
             "name": f"{self.goal.title} on {self.version}"[:100],
-            "learning_rate": f"{self.usual_rate(policy):g}" if policy else "",
+            "learning_rate": f"{self.usual_rate(policy):g}" if policy and self.goal.learns else "",
             "max_steps": str(steps),
             "batch": str(size),
             "evaluation": self.measured(policy),
@@ -122,7 +125,7 @@ class TrainForm:
 
     @property
     def wants_match(self) -> bool:
-        return self.goal.answers and (self.data is None or "match" in self.data)
+        return self.goal.compares and (self.data is None or "match" in self.data)
 
     @property
     def marked_rows(self) -> int:
@@ -213,10 +216,10 @@ class TrainForm:
 
     def spec(self) -> dict[str, Any] | None:
         """What is launched; None when inputs are wrong. A reward model is not measured: it answers nothing."""
-        rate = self.rate()
+        schedule = {"learning_rate": self.rate(), "lr_scheduler_type": "linear"} if self.goal.learns else {}
         prompts = self.whole("evaluation", 0, 100_000) if self.goal.answers else 0
         steps = self.whole("max_steps", 1, 10_000_000)
-        training = {**self.goal.settings, "trainer": self.goal.trainer, "max_steps": steps, "learning_rate": rate, "lr_scheduler_type": "linear"}
+        training = {**self.goal.settings, "trainer": self.goal.trainer, "max_steps": steps, **schedule}
         if self.goal.samples_groups:
             training["num_generations"] = GROUP
         training["per_device_train_batch_size"] = self.whole("batch", 2 if self.goal.trainer == "kto" else 1, 65_536)
@@ -240,7 +243,8 @@ class TrainForm:
         }
         if self.goal.base:
             spec["base"] = {"name": self.goal.base}
-        return spec | {"methods": [{"name": METHOD}]} if self.wants_spans else spec
+        methods = [*self.goal.methods, *([METHOD] if self.wants_spans else [])]
+        return spec | {"methods": [{"name": name} for name in methods]} if methods else spec
 
     @property
     def run_before(self) -> Run | None:
@@ -252,7 +256,8 @@ class TrainForm:
         A policy of no run gets the chosen task, and what else it can share with the run that sampled the rows.
         """
         run = self.run_before
-        parts = {key: copy.deepcopy(run.spec[key]) for key in (COMMON if self.chosen else SHARED) if run.spec.get(key) is not None} if run else {}
+        shared = COMMON if self.chosen and self.goal.learns else SHARED  # without weights to change there are no adapters
+        parts = {key: copy.deepcopy(run.spec[key]) for key in shared if run.spec.get(key) is not None} if run else {}
         if self.chosen is None:
             text = self.values["task"]
             if text not in dict(self.tasks):
@@ -267,7 +272,7 @@ class TrainForm:
         longest = (run.spec.get("training") or {}).get("max_completion_length") if run else None
         if not isinstance(longest, int) or longest <= 64:
             return {}
-        if self.goal.form == Form.PROMPT:
+        if self.goal.form == Form.PROMPT or not self.goal.learns:
             return {"max_completion_length": longest}
         room = {"max_length": 2 * longest + 256}
         if self.chosen and starting.descends_from_tiny(self.chosen.run):

@@ -9,6 +9,7 @@ from lab.data.datasets.models import Form, Source, Version
 from lab.data.datasets.rule_words import ROW_WORDS
 from trainers.contract.dataset_tools.registry import TOOLS
 from trainers.contract.hyperparameters import GROUP_TRAINERS
+from trainers.contract.steering_file import METHOD as STEERING
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,17 @@ class TrainingGoal:
     rate: float
     large_rate: float
     reads_spans: bool = False  # its loss can weigh the tokens of marked spans
+    learns: bool = True  # it changes weights, at a learning rate
+    methods: tuple[str, ...] = ()  # stacked on the base
     answers: bool = True  # the result writes answers, so that it can be compared with its parent
     instead: str = ""
     base: str = ""  # empty: the trainer's default
     settings: Mapping[str, float] = field(default_factory=dict)  # of the trainer, where its defaults do not suit the base
+
+    @property
+    def compares(self) -> bool:
+        """Whether its answers can be compared blindly with those from before: they must be the new policy's own, not those of a vector beside it."""
+        return self.answers and self.learns
 
     @property
     def samples_groups(self) -> bool:
@@ -73,6 +81,17 @@ GOALS = (
         1e-4,
         1e-4,
         answers=False,
+    ),
+    TrainingGoal(
+        "procedure",
+        "Steering vector",
+        "Takes the mean difference between chosen and rejected answers as a vector that is added while the policy writes; changes no weights.",
+        Form.PREFERENCE,
+        "procedure",
+        0.0,
+        0.0,
+        learns=False,
+        methods=(STEERING,),
     ),
     TrainingGoal(
         "grpo", "GRPO", "Samples answers to the prompts; the task's rewards score them against the references.", Form.PROMPT, "grpo", 5e-5, 1e-6

@@ -140,6 +140,8 @@ class Side(TeamOwned):
     sampling = models.ForeignKey(Sampling, models.CASCADE, related_name="sides")
     place = models.PositiveSmallIntegerField()
     checkpoint = models.ForeignKey(Checkpoint, models.SET_NULL, null=True, related_name="+")
+    vector = models.ForeignKey(Checkpoint, models.SET_NULL, null=True, related_name="+")  # beside whose files the steering vector is that is added
+    alpha = models.FloatField(default=0.0, db_default=0.0)  # times the vector; 0 adds nothing
     label = models.CharField(max_length=200)
     special_tokens = models.JSONField(default=dict)  # id -> text
     device = models.CharField(max_length=50, blank=True)
@@ -150,6 +152,11 @@ class Side(TeamOwned):
 
     def __str__(self) -> str:
         return self.label
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether a vector was asked for, also where its run has been deleted since."""
+        return self.vector_id is not None or self.alpha != 0
 
 
 class Sample(WrittenCompletion):

@@ -1,4 +1,7 @@
-"""Asking checkpoints for completions: what a person may ask, and telling a worker."""
+"""Asking checkpoints for completions: what a person may ask, and telling a worker.
+
+With a steering vector one checkpoint is asked twice: as it is, and with the vector added.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from django import forms
 from django.db import transaction
 
 from lab.lib.numbers import MAX_ID, MAX_INTEGER
+from lab.lib.refusals import Refusal
 from lab.models.playground.models import Sampling, Side
+from lab.models.playground.steering import MOST_ALPHA, find_steering_vector, refuse_misfit
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
@@ -18,6 +23,7 @@ from lab.training.workers.messages import send_task_message
 
 PROMPT_LENGTH = 20_000
 MOST_COUNT, MOST_TOKENS = 8, 2048
+LABEL_LENGTH = 200  # of a side
 OFFERED = 300  # checkpoints in the choice, newest first
 
 
@@ -35,8 +41,10 @@ def list_sampleable_checkpoints(team: Team) -> list[Checkpoint]:
 class AskForm(forms.Form):
     """The form of the page and the check behind the API: names the field and the fix."""
 
-    first = forms.IntegerField(label="Checkpoint", min_value=1, max_value=MAX_ID)
+    first = forms.IntegerField(label="Checkpoint", min_value=1, max_value=MAX_ID, required=False)
     second = forms.IntegerField(label="Compare with", min_value=1, max_value=MAX_ID, required=False)
+    vector = forms.IntegerField(label="Steering vector", min_value=1, max_value=MAX_ID, required=False)
+    alpha = forms.FloatField(label="Strength (alpha)", min_value=-MOST_ALPHA, max_value=MOST_ALPHA, required=False, initial=0.0)
     system = forms.CharField(label="System message", max_length=PROMPT_LENGTH, required=False, strip=False)
     prompt = forms.CharField(label="Prompt", max_length=PROMPT_LENGTH, strip=False)
     count = forms.IntegerField(label="Samples per model", min_value=1, max_value=MOST_COUNT, initial=1)
@@ -49,9 +57,13 @@ class AskForm(forms.Form):
         super().__init__(data, initial=dict(initial or {}))
         self.team = team
         self.chosen: list[Checkpoint] = []
+        self.chosen_vector: Checkpoint | None = None
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
+        self.choose_vector(given)
+        if given.get("first") is None and self.chosen_vector is None and not {"first", "vector"} & self.errors.keys():
+            self.add_error("first", "This field is required.")
         for field in ("first", "second"):
             if given.get(field) is None:
                 continue
@@ -64,9 +76,32 @@ class AskForm(forms.Form):
                 self.add_error(field, "This is the same checkpoint twice; choose another one, or none.")
             else:
                 self.chosen.append(checkpoint)
+        self.fit_vector(given)
         if not str(given.get("prompt", "")).strip() and "prompt" not in self.errors:
             self.add_error("prompt", "Enter a prompt.")
         return given
+
+    def choose_vector(self, given: dict[str, Any]) -> None:
+        if given.get("vector") is None:
+            return
+        try:
+            self.chosen_vector = find_steering_vector(self.team, given["vector"])
+        except Refusal as problem:
+            self.add_error("vector", str(problem))
+
+    def fit_vector(self, given: dict[str, Any]) -> None:
+        """The vector's own policy is asked where none is chosen."""
+        if self.chosen_vector is None:
+            return
+        if given.get("second") is not None:
+            self.add_error("second", "A steering vector compares one checkpoint with itself; choose None here, or no vector.")
+        elif not self.chosen and "first" not in self.errors:
+            self.chosen.append(self.chosen_vector)
+        try:
+            for checkpoint in self.chosen:
+                refuse_misfit(self.chosen_vector, checkpoint)
+        except Refusal as problem:
+            self.add_error("vector", str(problem))
 
     def ask(self, user: User | None) -> Sampling:
         """Stores the question and tells a worker. The form must be valid."""
@@ -74,15 +109,24 @@ class AskForm(forms.Form):
         messages = [{"role": "system", "content": given["system"]}] if given["system"].strip() else []
         messages.append({"role": "user", "content": given["prompt"]})
         settings = {name: given[name] for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
-        return create_sampling(self.team, user, messages, self.chosen, **settings)
+        sides = [Side(checkpoint=checkpoint, label=format_checkpoint_label(checkpoint)[:LABEL_LENGTH]) for checkpoint in self.chosen]
+        if self.chosen_vector is not None:
+            sides.append(make_steered_side(self.chosen[0], self.chosen_vector, given["alpha"] or 0.0))
+        return create_sampling(self.team, user, messages, sides, **settings)
 
 
-def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str, str]], chosen: Sequence[Checkpoint], **settings: Any) -> Sampling:
+def make_steered_side(checkpoint: Checkpoint, vector: Checkpoint, alpha: float) -> Side:
+    added = f" · alpha {alpha:g} of the vector of #{vector.run.number}"
+    label = format_checkpoint_label(checkpoint)[: LABEL_LENGTH - len(added)]
+    return Side(checkpoint=checkpoint, vector=vector, alpha=alpha, label=label + added)
+
+
+def create_sampling(team: Team, user: User | None, prompt: Sequence[Mapping[str, str]], sides: Sequence[Side], **settings: Any) -> Sampling:
+    """``sides``: unsaved, in the order shown."""
     with transaction.atomic():
         sampling = Sampling.objects.create(team=team, user=user, prompt=[dict(message) for message in prompt], **settings)
-        Side.objects.bulk_create(
-            Side(sampling=sampling, place=index, checkpoint=checkpoint, label=format_checkpoint_label(checkpoint)[:200])
-            for index, checkpoint in enumerate(chosen)
-        )
+        for place, side in enumerate(sides):
+            side.sampling, side.place = sampling, place
+        Side.objects.bulk_create(sides)
         transaction.on_commit(lambda: send_task_message("playground", sampling.pk))
     return sampling

@@ -61,7 +61,7 @@ def publish_sampling_update(question: SamplerQuestion) -> None:
 
 def write_sampling(sampling: Sampling, sampler: Conversation) -> bool:
     """Whether all sides are written to their end, by one process. Raises SamplingError."""
-    return all(write_side_samples(sampling, side, sampler) for side in sampling.sides.select_related("checkpoint"))
+    return all(write_side_samples(sampling, side, sampler) for side in sampling.sides.select_related("checkpoint", "vector"))
 
 
 def write_side_samples(sampling: Sampling, side: Side, sampler: Conversation) -> bool:
@@ -85,10 +85,14 @@ def encode_sampling_request(sampling: Sampling, side: Side) -> bytes:
         raise SamplingError(f"The files of {side.label} are no longer on disk.")
     try:
         folder = open_checkpoint(side.checkpoint)
+        steering = str(open_checkpoint(side.vector)) if side.vector is not None else ""
     except FilesMissing as error:
         raise SamplingError(str(error)) from None
+    if side.alpha and not steering:
+        raise SamplingError("The run that made the steering vector was deleted.")
     names = ("prompt", "count", "temperature", "top_p", "max_tokens", "seed")
-    return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}}).encode()
+    added = {"steering": steering, "alpha": side.alpha} if steering else {}
+    return json.dumps({"folder": str(folder), **{name: getattr(sampling, name) for name in names}, **added}).encode()
 
 
 def pack_completion(completion: dict[str, Any]) -> dict[str, Any]:

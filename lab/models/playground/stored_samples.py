@@ -38,6 +38,8 @@ def to_queue(sampling: Sampling, user: User | None) -> Queue:
         if locked.status not in (SamplingStatus.FINISHED, SamplingStatus.STOPPED):
             raise Refusal("Wait until sampling has finished, or stop it.")
         sides = list(locked.sides.select_related("checkpoint__run"))
+        if any(side.is_steered for side in sides):
+            raise Refusal("Steered completions are not labelled: they would count as the checkpoint's own.")
         written = [list(side.samples.exclude(tokens=0)) for side in sides]
         if not all(written):
             raise Refusal("One side has no completions: there is nothing to compare.")

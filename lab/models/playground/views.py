@@ -17,6 +17,7 @@ from lab.lib.refusals import Refusal
 from lab.models.playground import display, stored_samples
 from lab.models.playground.models import Sampling
 from lab.models.playground.requests import AskForm, list_sampleable_checkpoints
+from lab.models.playground.steering import MOST_ALPHA, find_newest_pairs, list_steering_vectors, list_vector_checkpoints
 from lab.rollouts.trajectories.models import Prompt
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.form_tokens import act_once_per_token
@@ -27,7 +28,11 @@ TOKEN_LENGTH = 64
 
 
 def show_playground(request: LabRequest) -> HttpResponse:
-    """The form (GET; ``?first=``, ``?second=``, ``?prompt=<id>``, ``?again=<sampling>`` fill it) and asking (POST)."""
+    """The form (GET) and asking (POST).
+
+    ``?first=``, ``?second=``, ``?vector=`` and ``?alpha=``, ``?prompt=<id>`` and ``?again=<sampling>`` fill it, ``?steer=<run number>`` with the
+    vector of that run.
+    """
     if request.method == "POST":
         form = AskForm(request.team, request.POST)
         if not form.is_valid():
@@ -46,16 +51,46 @@ def collect_prefill_values(request: LabRequest) -> dict[str, Any]:
     except ValueError:
         sampling = None
     if sampling is not None:
-        values |= {name: getattr(sampling, name) for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
-        values |= {"prompt": sampling.question, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
-        values |= dict(zip(("first", "second"), sampling.sides.values_list("checkpoint", flat=True), strict=False))
-    for field in ("first", "second"):
+        values |= {**collect_again_values(sampling), **collect_side_values(sampling)}
+    for field in ("first", "second", "vector"):
         if (value := parse_whole_number(request.GET.get(field, ""))) is not None:
             values[field] = value
+    if (number := parse_whole_number(request.GET.get("steer", ""))) is not None:
+        values["vector"] = list_vector_checkpoints(request.team).filter(run__number=number).values_list("pk", flat=True).first()
+    if (alpha := parse_alpha(request.GET.get("alpha", ""))) is not None:
+        values["alpha"] = alpha
     if (key := parse_whole_number(request.GET.get("prompt", ""))) is not None:
         prompt = Prompt.objects.filter(team=request.team, pk=key).first()
         values |= from_messages(prompt.messages) if prompt else {}
     return values
+
+
+def collect_again_values(sampling: Sampling) -> dict[str, Any]:
+    """What asks the same again, but for the sides."""
+    settings = {name: getattr(sampling, name) for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
+    return {**settings, "prompt": sampling.question, "system": sampling.prompt[0]["content"] if len(sampling.prompt) > 1 else ""}
+
+
+def write_value(value: Any) -> Any:
+    """A number as a person would type it."""
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def collect_side_values(sampling: Sampling) -> dict[str, Any]:
+    """What of the form a sampling's sides stand for."""
+    sides = list(sampling.sides.all())
+    values = dict(zip(("first", "second"), [side.checkpoint_id for side in sides if not side.is_steered], strict=False))
+    steered = next((side for side in sides if side.vector_id is not None), None)
+    return values | ({"vector": steered.vector_id, "alpha": steered.alpha} if steered else {})
+
+
+def parse_alpha(text: str) -> float | None:
+    """A number in the range of the slider's own input; None for anything else."""
+    try:
+        alpha = float(text[:40])
+    except ValueError:
+        return None
+    return alpha if abs(alpha) <= MOST_ALPHA else None
 
 
 def from_messages(rows: Any) -> dict[str, str]:
@@ -66,13 +101,17 @@ def from_messages(rows: Any) -> dict[str, str]:
 
 
 def render_ask_form(request: LabRequest, form: AskForm, status: int = 200) -> HttpResponse:
+    vectors = list_steering_vectors(request.team)
     context = {
         "room": "policies",
         "form": form,
         "offered": list_sampleable_checkpoints(request.team),
         "side_fields": [form[name] for name in ("first", "second")],
         "setting_fields": [form[name] for name in ("count", "temperature", "top_p", "max_tokens", "seed")],
-        "values": {name: form[name].value() for name in form.fields},
+        "values": {name: write_value(form[name].value()) for name in form.fields},
+        "vectors": vectors,
+        "pairs": None if vectors else find_newest_pairs(request.team),
+        "most_alpha": MOST_ALPHA,
         "token": secrets.token_urlsafe(16),
         "earlier": Sampling.objects.of(request.team).select_related("user").prefetch_related("sides").order_by("-created_at")[:EARLIER],
         "served": Worker.objects.serving(ANALYSIS).exists(),
@@ -90,10 +129,16 @@ def sampling_of(request: LabRequest, sampling_id: UUID) -> Sampling:
 @require_safe
 def show_sampling(request: LabRequest, sampling_id: UUID) -> HttpResponse:
     sampling = sampling_of(request, sampling_id)
+    sides = list(sampling.sides.select_related("checkpoint__run", "vector__run").prefetch_related("samples"))
     context = {
         "room": "policies",
         "sampling": sampling,
-        "sides": sampling.sides.select_related("checkpoint__run"),
+        "sides": sides,
+        "steered": next((side for side in sides if side.is_steered), None),
+        "strength": write_value(next((side.alpha for side in sides if side.is_steered), 0.0)),
+        "again": {**collect_again_values(sampling), **collect_side_values(sampling)},
+        "most_alpha": MOST_ALPHA,
+        "token": secrets.token_urlsafe(16),
         "state": display.build_sampling_state(sampling),
         "served": not sampling.is_open or Worker.objects.serving(ANALYSIS).exists(),
     }

@@ -44,7 +44,7 @@ def test_training_on_a_version_starts_from_what_sampled_its_rows(api: ApiClient,
     found = api.ask(f"versions/{version.pk}/training").json()
     assert (found["trainer"], found["policy"]["run"], found["policy"]["checkpoint"]) == ("dpo", str(source.pk), 50)
     assert {one["checkpoint"] for one in found["policies"]} == {"start", 50, 90, "final"}
-    assert [one["trainer"] for one in found["goals"] if not one["refusal"]] == ["dpo", "orpo", "cpo", "reward"]
+    assert [one["trainer"] for one in found["goals"] if not one["refusal"]] == ["dpo", "orpo", "cpo", "reward", "procedure"]
     assert found["spec"]["policy"] == {"kind": "run", "run": str(source.pk), "checkpoint": 50}
     assert found["spec"]["dataset"]["file"] == version.train_file
     response = api.send(f"versions/{version.pk}/train", {"max_steps": 7, "overrides": {"training": {"beta": 0.2}}, "check": False})

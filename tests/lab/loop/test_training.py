@@ -308,3 +308,24 @@ def test_marked_spans_are_offered_as_token_weights_where_the_trainer_can_use_the
     assert all_of_it["stages.0.methods"] == "span-credit"
     send(as_owner, version, span_credit="on")
     assert Run.across_teams.get(name="Taught").spec["methods"] == [{"name": "span-credit", "config": {}}]
+
+
+def test_a_steering_vector_is_made_from_pairs_without_a_learning_rate(as_owner: Client, version: Version) -> None:
+    head = as_owner.get(f"/datasets/versions/{version.pk}/").content.decode()
+    assert f'href="/datasets/versions/{version.pk}/train/?trainer=procedure"' in head
+    text = page(as_owner, version, trainer="procedure")
+    assert "Make a steering vector</button>" in text
+    assert "id-rate" not in text
+    assert 'name="max_steps" type="number" min="1" value="13"' in text
+    assert 'name="batch" type="number" min="1" value="64"' in text
+    source = Run.across_teams.get(name="source", team__slug="reasoning")
+    Run.across_teams.filter(pk=source.pk).update(spec={**source.spec, "lora": {"r": 8, "alpha": 16}})
+    response = send(as_owner, version, trainer="procedure", batch="64", learning_rate=None, match=None)
+    assert response.status_code == 302, response.content.decode()
+    spec = Run.across_teams.get(name="Taught").spec
+    assert (spec["training"]["trainer"], spec["training"]["max_steps"]) == ("procedure", 20)
+    assert [choice["name"] for choice in spec["methods"]] == ["palrs"]
+    assert spec["dataset"]["sha256"] == version.counts["sha256"]["train"]
+    assert spec["lora"] is None
+    full = send(as_owner, version, trainer="procedure", batch="64", learning_rate=None, match=None, act="all").content.decode()
+    assert "palrs" in full

@@ -26,7 +26,7 @@ from lab.training.runs.stages import merge_spec_changes
 from trainers.contract.spec import FINAL, SpecError
 
 router = make_router("Datasets and the loop")
-Trainer = Literal["dpo", "kto", "orpo", "cpo", "reward", "sft", "grpo", "rloo", "online-dpo"]
+Trainer = Literal["dpo", "kto", "orpo", "cpo", "reward", "sft", "grpo", "rloo", "online-dpo", "procedure"]
 PLACES = {  # inputs of the form that stand elsewhere in the body
     "prompts": "match.prompts",
     "overlap": "match.overlap",
@@ -198,6 +198,8 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
     if given.span_credit:
         data["span_credit"] = "on"
     form = TrainForm(version, goal_of(version, given.trainer), data)
+    if given.learning_rate is not None and not form.goal.learns:
+        raise make_invalid_problem("learning_rate", f"{form.goal.trainer} changes no weights", "remove it")
     if given.policy is None and form.best is None:
         fix = "give one: {run, checkpoint}, {kind: folder, folder} or {kind: hub, name}"
         raise make_invalid_problem("policy", "no policy of your team sampled the rows of this version, so there is no default", fix)
@@ -206,8 +208,8 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
         raise make_invalid_problem("span_credit", reason, "remove it")
     if given.match is None:
         return form
-    if not form.goal.answers:
-        raise make_invalid_problem("match", "a reward model generates no answers to compare", "remove it")
+    if not form.goal.compares:
+        raise make_invalid_problem("match", f"{form.goal.trainer} makes no policy that writes other answers", "remove it")
     form.data = {**data, "match": "on", "prompts": str(given.match.prompts), "overlap": str(given.match.overlap)}
     known = {user.pk for user in form.labellers}
     if strangers := [key for key in given.match.labellers if key not in known]:

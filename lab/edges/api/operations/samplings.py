@@ -19,14 +19,19 @@ from lab.models.playground import stored_samples
 from lab.models.playground.display import serialize_sample
 from lab.models.playground.models import Sample, Sampling, Side
 from lab.models.playground.requests import MOST_COUNT, MOST_TOKENS, PROMPT_LENGTH, AskForm
+from lab.models.playground.steering import MOST_ALPHA
 from lab.teams.accounts.addresses import build_absolute_url, team_path
 
 router = make_router("Policies")
 
 
 class SamplingIn(RequestBody):
-    first: int = Field(ge=1, le=MAX_ID, description="Id of a policy.")
+    first: int | None = Field(None, ge=1, le=MAX_ID, description="Id of a policy; may be left out with a vector, for the policy it was made from.")
     second: int | None = Field(None, ge=1, le=MAX_ID, description="Id of another policy to compare with.")
+    vector: int | None = Field(
+        None, ge=1, le=MAX_ID, description="Id of the final policy of a run that made a steering vector: it is asked with and without the vector."
+    )
+    alpha: float = Field(0.0, ge=-MOST_ALPHA, le=MOST_ALPHA, description="How much of the vector is added; 0 adds nothing.")
     system: str = Field("", max_length=PROMPT_LENGTH, description="System message.")
     prompt: str = Field(max_length=PROMPT_LENGTH, examples=["What is 3 + 4?"])
     count: int = Field(1, ge=1, le=MOST_COUNT, description="Samples per policy.")
@@ -48,6 +53,8 @@ class SampleOut(Schema):
 
 class SideOut(Schema):
     policy: int | None = Field(description="Id of the policy; null once it is deleted.")
+    vector: int | None = Field(description="Id of the policy whose steering vector was added; null without one, or once it is deleted.")
+    alpha: float = Field(description="How much of it; 0 without one.")
     label: str
     device: str
     samples: list[SampleOut]
@@ -92,7 +99,14 @@ def serialize_sampling(sampling: Sampling) -> dict[str, Any]:
 
 def serialize_side(side: Side) -> dict[str, Any]:
     samples = [serialize_completion(side, sample) for sample in side.samples.all()]
-    return {"policy": side.checkpoint_id, "label": side.label, "device": side.device, "samples": samples}
+    return {
+        "policy": side.checkpoint_id,
+        "vector": side.vector_id,
+        "alpha": side.alpha,
+        "label": side.label,
+        "device": side.device,
+        "samples": samples,
+    }
 
 
 def serialize_completion(side: Side, sample: Sample) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from lab.teams.accounts.permissions import explain_role_refusal
 from lab.teams.accounts.requests import LabRequest
 from lab.teams.accounts.roles import has_team_permission, role_of
 from lab.training.runs.models import Checkpoint, Run, Status
+from trainers.contract.steering_file import METHOD as STEERING
 
 MOST_HASHED = 512 << 20  # bytes; larger files are hashed in the download, not for a page
 OTHERS = 60  # runs offered as the other side
@@ -51,6 +52,7 @@ def show_policy(request: LabRequest, checkpoint_id: int) -> HttpResponse:
         "run": checkpoint.run,
         "which": format_checkpoint_step(checkpoint),
         "on_disk": there,
+        "has_vector": checkpoint.final and STEERING in [choice.get("name") for choice in checkpoint.run.spec.get("methods") or []],
         "removal": gone if gone and gone.kept_at is None else None,
         "kept": gone is not None and gone.kept_at is not None,
         "reasons": removal.relied_on(request.team, [checkpoint])[checkpoint.pk] if there else [],
