@@ -15,7 +15,7 @@ from typing import Any
 
 from trainers.contract.dataset_tools.answers import remove_columns
 from trainers.contract.dataset_tools.base import DatasetTool, MadeRow, Row, RowDropped, RowForm, ToolCard
-from trainers.contract.dataset_tools.knowledge_lines import find_user_question, replace_question
+from trainers.contract.dataset_tools.questions import find_user_question, replace_question
 from trainers.contract.hyperparameters import Strict, param
 
 Entities = Mapping[str, Mapping[str, frozenset[str]]]  # who -> relation -> values

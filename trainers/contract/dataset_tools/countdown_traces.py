@@ -11,7 +11,7 @@ import random
 from trainers.contract.dataset_tools.answers import remove_columns
 from trainers.contract.dataset_tools.base import DatasetTool, MadeRow, Row, RowDropped, RowForm, ToolCard
 from trainers.contract.dataset_tools.countdown_puzzles import CountdownPuzzle, read_puzzle, write_expression
-from trainers.contract.dataset_tools.knowledge_lines import find_user_question
+from trainers.contract.dataset_tools.questions import find_user_question
 from trainers.contract.dataset_tools.steps import END_THINK, THINK
 from trainers.contract.hyperparameters import Strict, param
 from trainers.contract.search_traces import Back, Contents, Move, NoTraceError, Trace, draw_trace
