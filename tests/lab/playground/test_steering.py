@@ -167,7 +167,7 @@ def test_a_deleted_run_takes_its_vector_along_and_the_completions_stay(as_owner:
     waiting = AskForm(team, {**ASKED, "vector": str(vector.pk)})
     assert waiting.is_valid()
     late = waiting.ask(owner)
-    Checkpoint.objects.filter(pk=vector.pk).delete()
+    Checkpoint.objects.same_row(vector).delete()
     sampling.run_sampling(str(late.pk))
     late.refresh_from_db()
     assert (late.status, "no longer on disk" in late.error) == (SamplingStatus.FAILED, True)
