@@ -254,7 +254,7 @@ def test_launching_a_chain_says_what_follows_what(owner: User) -> None:
 @pytest.mark.parametrize(
     ("arguments", "lines"),
     [
-        (["gppo"], ["there are: calendar, cold-start, demo"]),
+        (["gppo"], ["there are: calendar, chain-of-focus, cold-start, demo"]),
         (["grpo", "--set", "training.max_stepz=3", "--set", "seed=-1"], ["training.max_stepz", "seed = -1"]),
         (["grpo", "--set", "task.difficulty=nightmare"], ["task.difficulty = 'nightmare'"]),
         (["grpo", "--set", "nonsense"], ["not in the form key=value"]),

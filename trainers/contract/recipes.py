@@ -106,7 +106,7 @@ RECIPES = (
                 "GRPO",
                 {
                     "policy": COLD_STARTED,
-                    "task": {"name": "hidden_text", "difficulty": "easy", "rewards": {"correct": 1.0, "format": 0.5}},
+                    "task": {"name": "hidden_text", "difficulty": "easy", "rewards": {"format": 0.5}},
                     "training": {
                         "trainer": "grpo",
                         "max_steps": 80,

@@ -153,4 +153,5 @@ def test_the_map_of_systems(api: ApiClient) -> None:
     assert len(systems) == 162
     assert (systems["rs-grpo"]["state"], systems["rs-grpo"]["methods"], systems["rs-grpo"]["worlds"]) == ("here", ["rs-grpo"], ["any"])
     assert systems["zerosearch"]["search"] == {"role": "control", "how": ["cold-start", "simulated", "curriculum"], "scope": "agent"}
-    assert (systems["guide-dag"]["state"], systems["guide-dag"]["outside"], systems["guide-dag"]["methods"]) == ("listed", True, [])
+    bandits = systems["sparse-misspecified-bandits"]
+    assert (bandits["state"], bandits["outside"], bandits["methods"]) == ("listed", True, [])

@@ -39,14 +39,15 @@ WANTED = {kind.card.name for _, kind in registry.built_in() if HOOKS & set(hooks
 METHODS = [kind for _, kind in registry.built_in() if kind.card.name in WANTED]
 
 
-def adapter_of(folder, method="", base="grpo", config=None):
+def adapter_of(folder, method="", base="grpo", config=None, task="mini_gsm"):
     """A trainer of the untrained built-in policy that has sampled 2 prompts x 4 completions, and what TRL made of them."""
     chosen = [{"name": method, "config": config or {}}] if method else []
     training = {"num_iterations": 2, "max_completion_length": 12, "prompts": 8, "max_steps": 4}
     given = {f"training__{name}": value for name, value in training.items()}
-    spec = make_spec(folder, base={"name": base}, methods=chosen, policy={"kind": "tiny", "cold_start": False}, **given)
-    policy, reporter = policies.load_policy(tiny.ensure_untrained_policy(), spec), Reporter(SpoolWriter(folder / SPOOL), 1)
-    attempt = Attempt(spec, folder, tasks.get_task("mini_gsm"), policy, reporter, StopRequest(folder, None))
+    spec = make_spec(folder, base={"name": base}, methods=chosen, policy={"kind": "tiny", "cold_start": False}, task={"name": task}, **given)
+    known = tasks.get_task(task)
+    policy, reporter = policies.load_policy(tiny.ensure_untrained_policy(known), spec), Reporter(SpoolWriter(folder / SPOOL), 1)
+    attempt = Attempt(spec, folder, known, policy, reporter, StopRequest(folder, None))
     stack = stacks.of_attempt(attempt)
     trainer = train.build_trainer_adapter(attempt, stack.data(train.read_data(attempt)), None, stack)
     trainer.current_gradient_accumulation_steps = 1
@@ -111,7 +112,7 @@ def compare(trainer, output):
 def test_the_gradient_is_that_of_the_whole_batch(tmp_path, kind):
     name = kind.card.name
     base = kind.card.base if kind.card.base in ("grpo", "dapo", "dr-grpo") else "grpo"
-    trainer, rows = adapter_of(tmp_path, name, base, OTHERS.get(name))
+    trainer, rows = adapter_of(tmp_path, name, base, OTHERS.get(name), min(kind.worlds, default="mini_gsm"))
     output = sampled(trainer, rows)
     if name == "annealed-rlvr":
         heat(trainer.stack.methods[1])
