@@ -106,6 +106,14 @@ def z_score_by_key(values: Tensor, keys: Sequence[Hashable], epsilon: float = EP
     return made
 
 
+def z_score_unmasked(values: Tensor, mask: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """(B, T) -> (B, T): z-scores over all that is not masked; 0 where masked, and everywhere if all are equal."""
+    own = values[mask.bool()]
+    if len(own) < 2 or own.max() == own.min():
+        return torch.zeros_like(values)
+    return (values - own.mean()) / (own.std() + epsilon) * mask
+
+
 def find_places(keys: Sequence[Hashable]) -> list[list[int]]:
     """The places of each different key."""
     found: dict[Hashable, list[int]] = {}

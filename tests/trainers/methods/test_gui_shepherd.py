@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.trainers.methods.turn_scripts import script_nodes
 from trainers.contract.arrays import unpack_array
-from trainers.maths.credit import estimate_advantages
+from trainers.maths.credit import estimate_advantages, z_score_unmasked
 from trainers.methods.room_steps import find_state_before
-from trainers.methods.worlds.gui_shepherd import PRM, Config, GUIShepherd, list_moves, pay_turns, standardise_turns
+from trainers.methods.worlds.gui_shepherd import PRM, Config, GUIShepherd, list_moves, pay_turns
 from trainers.worlds.room_moves import MOVES, choose_move, parse_verdict, write_step_question, write_verdict
 from trainers.worlds.rooms import Rooms
 
@@ -38,7 +38,7 @@ def test_without_step_rewards_only_the_end_is_paid(verdicts, success, outcome):
 @given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=2, max_size=8))
 def test_advantages_are_standardised_over_turns_alone(turns):
     values, mask = torch.tensor([[value for value, _ in turns]]), torch.tensor([[float(there) for _, there in turns]])
-    made = standardise_turns(values, mask)
+    made = z_score_unmasked(values, mask)
     assert torch.isfinite(made).all()
     assert not made[mask == 0].any()
     assert abs(float(made.sum())) < 1e-2

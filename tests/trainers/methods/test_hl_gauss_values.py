@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.trainers.methods.batches import rollout_batch
+from trainers.maths.credit import z_score_unmasked
 from trainers.maths.value_histogram import ValueBins
-from trainers.methods.tokens.hl_gauss_values import Config, HLGaussValues, pay_last_tokens, standardise_over_tokens
+from trainers.methods.tokens.hl_gauss_values import Config, HLGaussValues, pay_last_tokens
 from trainers.methods.value_head import ValueHead, ValueNet
 from trainers.policies.value_head import ValueHead as SearchHead
 from trainers.policies.value_head import fit_value_head
@@ -30,7 +31,7 @@ def test_the_reward_is_paid_at_the_last_token_of_the_policy():
 @given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1, max_size=8))
 def test_advantages_are_standardised_over_tokens_alone(tokens):
     values, mask = torch.tensor([[value for value, _ in tokens]]), torch.tensor([[float(there) for _, there in tokens]])
-    made = standardise_over_tokens(values, mask)
+    made = z_score_unmasked(values, mask)
     assert torch.isfinite(made).all()
     assert not made[mask == 0].any()
     assert abs(float(made.sum())) < 1e-2
@@ -46,7 +47,7 @@ def test_advantages_of_a_small_batch_by_hand(loss, make_session):
     mask = torch.tensor([[1.0, 1, 1], [1, 1, 0], [1, 0, 1], [1, 1, 0]])  # ragged, and a token of the world in the third
     batch = rollout_batch([1.0, 0.0, 1.0, 0.0], 2, mask=mask, prompt_ids=[[5, 6], [7], [5], [6, 7, 8]])
     made = method.advantages(batch, torch.zeros(4))
-    expected = standardise_over_tokens((batch.reward[:, None] - (0.5 if loss == "hl-gauss" else 0.0)) * batch.mask, batch.mask)
+    expected = z_score_unmasked((batch.reward[:, None] - (0.5 if loss == "hl-gauss" else 0.0)) * batch.mask, batch.mask)
     assert torch.allclose(made, expected, atol=1e-4)
     logged = method.collect()
     share = float(batch.mask[batch.reward > 0].sum() / batch.mask.sum())

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from trainers.contract.hyperparameters import Strict, param
 from trainers.contract.problems import Contradiction, Problem
-from trainers.maths.credit import estimate_advantages
+from trainers.maths.credit import estimate_advantages, z_score_unmasked
 from trainers.maths.value_histogram import BINS, RATIO, ValueLoss, choose_value_bins, measure_calibration_error
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Series
@@ -28,21 +28,11 @@ if TYPE_CHECKING:
     from trainers.methods.batch import RolloutBatch
     from trainers.methods.context import RunContext
 
-EPSILON = 1e-6
-
 
 def pay_last_tokens(rewards: Tensor, mask: Tensor) -> Tensor:
     """(B,) rewards, (B, T) 1 = written by the policy -> (B, T): the reward at each row's last token, 0 elsewhere and in rows without one."""
     left = mask.flip(1).cumsum(1).flip(1)  # tokens of the policy from here on
     return rewards[:, None] * ((left == 1) & (mask > 0))
-
-
-def standardise_over_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """(B, T) -> (B, T): z-scores over what is not masked; 0 where masked, and everywhere if all are equal."""
-    own = values[mask > 0]
-    if len(own) < 2 or own.max() == own.min():
-        return torch.zeros_like(values)
-    return (values - own.mean()) / (own.std() + EPSILON) * mask
 
 
 class Config(Strict):
@@ -106,7 +96,7 @@ class HLGaussValues(Method):
         self.log("clamped", ((batch.shaped < config.v_min) | (batch.shaped > config.v_max)).float().mean())
         self.log("value_error", self.head.fit(states, targets))
         made = estimate_advantages(pay_last_tokens(batch.shaped.to(values), mask), values, mask, config.gamma, config.lam)
-        return standardise_over_tokens(made, mask)
+        return z_score_unmasked(made, mask)
 
     def report(self, values: Tensor, targets: Tensor) -> None:
         """Of prefixes that the head has not learned from yet."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from trainers.contract.events import Message
 from trainers.contract.hyperparameters import Strict, param
-from trainers.maths.credit import estimate_advantages, pad_turns, spread_turns
+from trainers.maths.credit import estimate_advantages, pad_turns, spread_turns, z_score_unmasked
 from trainers.methods.base import Method
 from trainers.methods.card import Card, Panel, Requirement, Series
 from trainers.methods.imitation import train_on_texts
@@ -40,21 +40,12 @@ if TYPE_CHECKING:
 
 PRM = "gui-shepherd"  # seat of the judge, and the name that its model is kept under
 VERDICTS, OUTCOME = "verdicts", "outcome"  # in the notes of a completion: q of each of its turns, and whether it succeeded
-EPSILON = 1e-6
 
 
 def pay_turns(verdicts: Sequence[bool], success: bool, step: float, wrong: float, outcome: float) -> list[float]:
     """r_t of each turn."""
     made = [step if good else -wrong for good in verdicts]
     return [*made[:-1], made[-1] + outcome * success] if made else []
-
-
-def standardise_turns(values: Tensor, mask: Tensor) -> Tensor:
-    """(R, K) -> (R, K): z-scores over all that is not masked; 0 where masked, and everywhere if all are equal."""
-    own = values[mask.bool()]
-    if len(own) < 2 or own.max() == own.min():
-        return torch.zeros_like(values)
-    return (values - own.mean()) / (own.std() + EPSILON) * mask
 
 
 class Config(Strict):
@@ -214,7 +205,7 @@ class GUIShepherd(Method):
         self.log("explained", explain_variance(values[mask.bool()], targets))
         self.log("value_error", self.head.fit(states, targets))
         self.log("turn_reward", (rewards * mask).sum(1).mean())
-        return spread_turns(standardise_turns(made, mask), turns)
+        return spread_turns(z_score_unmasked(made, mask), turns)
 
     def state(self) -> dict[str, Any]:
         return {"head": self.head.state(), **({"judge": self.judge.state_dict()} if PRM in self.run.others else {})}
