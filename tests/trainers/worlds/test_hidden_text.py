@@ -76,7 +76,7 @@ def test_demonstrations_are_of_mixed_quality():
 
 def test_the_recipe_pays_answer_and_form_as_the_paper_does():
     (stage,) = next(recipe for recipe in RECIPES if recipe.name == "chain-of-focus").stages
-    assert stage.spec["task"]["rewards"] == {"correct": 1.0, "format": 0.5}
-    weights = stage.spec["task"]["rewards"]
+    weights = {name: reward.weight for name, reward in HiddenText().rewards.items()} | stage.spec["task"]["rewards"]
+    assert {name: weight for name, weight in weights.items() if weight} == {"correct": 1.0, "format": 0.5}
     for scores, reward in (((1, 1), 1.5), ((1, 0), 1.0)):
-        assert sum(weight * score for weight, score in zip(weights.values(), scores, strict=True)) == reward
+        assert weights["correct"] * scores[0] + weights["format"] * scores[1] == reward
