@@ -57,7 +57,8 @@ def measure_world(name: str) -> dict[str, Any]:
     curves = [[[step, values["heldout/accuracy"]] for step, values in sorted(run.heldout.items())] for run in runs]
     rises = [curve[-1][1] - curve[0][1] for curve in curves]
     error = statistics.stdev(rises) / len(rises) ** 0.5
-    rewards = {reward: statistics.mean(run.final(f"heldout/{reward}") for run in runs) for reward in world.rewards}
+    judged = [reward for reward in world.rewards if all(f"heldout/{reward}" in run.heldout[max(run.heldout)] for run in runs)]
+    rewards = {reward: statistics.mean(run.final(f"heldout/{reward}") for run in runs) for reward in judged}  # some have no opinion of any episode
     return {
         "code": digest_world(name),
         "difficulty": next(iter(world.difficulties)),

@@ -169,7 +169,7 @@ DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 POOL_SIZE = env.int("LAB_DB_POOL", default=10)  # connections of the web process; 0 = no pool, as in a worker, which forks
 if POOL_SIZE:
     DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {
-        "min_size": min(4, POOL_SIZE),
+        "min_size": min(8, POOL_SIZE),  # a new one costs up to six round trips, which is what a slow network has least of
         "max_size": POOL_SIZE,
         "timeout": 5,
         "max_waiting": 20 * POOL_SIZE,

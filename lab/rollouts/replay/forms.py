@@ -15,10 +15,10 @@ from lab.rollouts.replay.questions import HIDDEN, REPLAYED, TRAINER, find_recipe
 from lab.rollouts.trajectories.steps import Steps, locate_step
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs.composer import StackForm
-from lab.training.runs.form_parts import REWARDS, TaskForm
 from lab.training.runs.models import Run
 from lab.training.runs.spec_fields import TextField
 from lab.training.runs.spec_form import SpecForm
+from lab.training.runs.task_forms import REWARDS, TaskForm
 from lab.training.runs.team_tasks import find_spec_task
 from trainers.contract.spec import Problem
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.utils.safestring import SafeString
 
 from lab.training.catalog.published import PARTS, Additions, fetch_published_additions, select_unknown_entries
 
@@ -82,6 +83,11 @@ class Catalog:
     @cached_property
     def methods_by_name(self) -> dict[str, dict[str, Any]]:
         return {method["name"]: method for method in self.data["methods"]}
+
+    @cached_property
+    def kept_texts(self) -> dict[str, SafeString]:
+        """What pages made of an entry alone, by names of their own: good for as long as the catalogue is."""
+        return {}
 
     def bases(self, trainer: str) -> list[dict[str, Any]]:
         """What methods can be stacked on under this trainer."""

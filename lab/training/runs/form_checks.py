@@ -11,11 +11,11 @@ from django.conf import settings
 
 from lab.lib.refusals import Refusal
 from lab.training.runs import follow_ups, hold_reasons, launch, preflight, references
-from lab.training.runs.form_parts import TaskForm
 from lab.training.runs.forms import LaunchForm
 from lab.training.runs.models import Run, Status
 from lab.training.runs.problem_words import format_problem_sentence, problem_of_report
 from lab.training.runs.spec_form import SpecForm
+from lab.training.runs.task_forms import TaskForm
 from trainers.contract.spec import FINAL, Problem, RunSpec, SpecError, parse_spec
 from trainers.contract.suggestions import Remedy, Suggestion
 

@@ -1,4 +1,4 @@
-"""The parts of the launch form that are forms of their own: a stage, a task, where the policy comes from, and what saves it all as a recipe."""
+"""The parts of the launch form that are forms of their own: a stage, where the policy comes from, and what saves it all as a recipe."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from lab.training.catalog.models import NAME_LENGTH, NOTE_LENGTH
 from lab.training.runs.composer import StackForm
 from lab.training.runs.drafts import Spec
 from lab.training.runs.schema_form import build_schema_fields
-from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, FloatField, SpecField, TextField
+from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, TextField
 from lab.training.runs.spec_form import SpecForm
-from lab.training.runs.team_tasks import TeamTask
 from trainers.contract.spec import FINAL
 
-REWARDS = "rewards."
-OPTIONS = "options."
 CODE = {**NO_AUTOFILL, "spellcheck": "false"}
 Choices = Callable[[], list[tuple[str, str]]]
 
@@ -51,56 +48,6 @@ class Stage:
 
     def _starts_at_default(self, key: str) -> bool:
         return bool(self.training[key].initial == self.training.fields[key].initial)
-
-
-class TaskForm(SpecForm):
-    """A task of the catalogue, or the team's ``own``, with its inputs for difficulty and reward weights. ``chosen``: the task of a spec, where it
-    is this one. ``key`` is the value of the input that chooses it.
-    """
-
-    def __init__(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None, chosen: Mapping[str, Any], own: TeamTask | None = None) -> None:
-        self.entry, self.own = entry, own
-        self.key: str = own.key if own else entry["name"]
-        difficulties: Mapping[str, str] = entry["difficulties"]
-        offered = [(name, f"{name}: {words}") for name, words in difficulties.items()]
-        fields: dict[str, SpecField] = {"difficulty": ChoiceField(label="Difficulty", choices=offered, initial=next(iter(difficulties)))}
-        fields |= {f"{REWARDS}{reward['name']}": _build_weight_field(reward) for reward in entry["rewards"]}
-        if "options" in entry:
-            fields |= {f"{OPTIONS}{name}": field for name, field in build_schema_fields(entry["options"]).items()}
-        options = {f"{OPTIONS}{name}": value for name, value in (chosen.get("options") or {}).items()}
-        weights = {f"{REWARDS}{name}": weight for name, weight in (chosen.get("rewards") or {}).items()}
-        difficulty = {"difficulty": chosen["difficulty"]} if "difficulty" in chosen else {}
-        super().__init__(data, f"task.{self.key}", difficulty | options | weights, fields)
-
-    @property
-    def is_world(self) -> bool:
-        return "tools" in self.entry
-
-    @property
-    def weights(self) -> list[BoundField]:
-        return [bound for bound in self if bound.name.startswith(REWARDS)]
-
-    @property
-    def options(self) -> list[BoundField]:
-        return [bound for bound in self if bound.name.startswith(OPTIONS)]
-
-    def read_task(self) -> Spec:
-        """With the weights and options that are not the task's own."""
-        changed = [bound for bound in self.weights if bound.field.has_changed(bound.field.initial, bound.data)]
-        weights = {bound.name.removeprefix(REWARDS): self.values[bound.name] for bound in changed}
-        if self.own is not None:
-            return self.own.spec | {"rewards": weights}
-        options = {
-            bound.name.removeprefix(OPTIONS): self.values[bound.name] for bound in self.options if self.values[bound.name] != bound.field.initial
-        }
-        chosen = {"name": self.entry["name"], "difficulty": self.values["difficulty"], "rewards": weights}
-        return chosen | ({"options": options} if options else {})
-
-
-def _build_weight_field(reward: Mapping[str, Any]) -> FloatField:
-    made = FloatField(label=reward["name"], help_text=reward["summary"], initial=reward["weight"], required=True)
-    made.widget.attrs |= NO_AUTOFILL
-    return made
 
 
 class PolicyForm(SpecForm):

@@ -21,7 +21,7 @@ from lab.teams.accounts.models import Project, Team
 from lab.training.catalog.catalog import Catalog
 from lab.training.runs import drafts, placement, references, team_tasks
 from lab.training.runs.drafts import Draft, Spec
-from lab.training.runs.form_parts import PolicyForm, SaveForm, Stage, TaskForm, names_in
+from lab.training.runs.form_parts import PolicyForm, SaveForm, Stage, names_in
 from lab.training.runs.models import Run
 from lab.training.runs.more_rewards import ColumnForm, MoreRewards
 from lab.training.runs.placement import Place
@@ -29,6 +29,7 @@ from lab.training.runs.problem_words import format_problem_sentence
 from lab.training.runs.schema_form import build_schema_fields
 from lab.training.runs.spec_fields import NO_AUTOFILL, ChoiceField, SwitchField, TextField
 from lab.training.runs.spec_form import Input, SpecForm
+from lab.training.runs.task_forms import TaskForm, TaskForms
 from lab.training.runs.team_tasks import TeamTask
 from trainers.contract.hyperparameters import GROUP_TRAINERS
 from trainers.contract.spec import FINAL, Problem
@@ -181,12 +182,13 @@ class LaunchForm(SpecForm):
         return any(stage.trainer == DISTILLATION for stage in self.stages)
 
     @cached_property
+    def task_forms(self) -> TaskForms:
+        own = {task.key: task for task in ([self.drafted_task] if self.drafted_task else []) + self.team_tasks}
+        return TaskForms(self.catalog, self.sent, self.draft.stages[0][1].get("task") or {}, own, self.drafted_task)
+
+    @property
     def tasks(self) -> list[TaskForm]:
-        chosen = self.draft.stages[0][1].get("task") or {}
-        found = {task.key: task for task in ([self.drafted_task] if self.drafted_task else []) + self.team_tasks}
-        own = [TaskForm(task.entry, self.sent, chosen if task is self.drafted_task else {}, task) for task in found.values()]
-        named = {} if chosen.get("file") else chosen
-        return [*own, *(TaskForm(entry, self.sent, named if entry["name"] == named.get("name") else {}) for entry in self.catalog.tasks)]
+        return self.task_forms.list_all()
 
     @property
     def listed_tasks(self) -> list[TaskForm]:
@@ -208,7 +210,7 @@ class LaunchForm(SpecForm):
 
     @property
     def chosen_task(self) -> TaskForm | None:
-        return next((task for task in self.tasks if task.key == self.values["task"]), None)
+        return self.task_forms.find(self.values["task"])
 
     @cached_property
     def run_choices(self) -> list[tuple[str, str]]:
