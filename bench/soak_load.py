@@ -301,7 +301,7 @@ def read_points(run: str) -> tuple[dict[str, dict[int, float]], int]:
 
     for _ in range(120):
         try:
-            series = metrics.read_metric_series(run)  # type: ignore[arg-type]
+            series = metrics.read_metric_series(uuid.UUID(run))  # a text would find no attempt, so that steps done again would count twice
             points = {name: dict(zip(one.steps.tolist(), one.values.tolist(), strict=True)) for name, one in series.items() if name[0] != "@"}
             return points, Run.across_teams.values_list("rollouts", flat=True).get(pk=run)
         except DatabaseError:
