@@ -14,7 +14,7 @@ from django.db import transaction
 from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.lib.refusals import Refusal
 from lab.models.playground.models import Sampling, Side
-from lab.models.playground.steering import MOST_ALPHA, find_steering_vector, refuse_misfit
+from lab.models.playground.steering import MOST_ALPHA, SteeringChoice, find_steering_vector, refuse_misfit
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
@@ -57,7 +57,7 @@ class AskForm(forms.Form):
         super().__init__(data, initial=dict(initial or {}))
         self.team = team
         self.chosen: list[Checkpoint] = []
-        self.chosen_vector: Checkpoint | None = None
+        self.chosen_vector: SteeringChoice | None = None
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
@@ -96,7 +96,7 @@ class AskForm(forms.Form):
         if given.get("second") is not None:
             self.add_error("second", "A steering vector compares one checkpoint with itself; choose None here, or no vector.")
         elif not self.chosen and "first" not in self.errors:
-            self.chosen.append(self.chosen_vector)
+            self.chosen.append(self.chosen_vector.checkpoint)
         try:
             for checkpoint in self.chosen:
                 refuse_misfit(self.chosen_vector, checkpoint)
@@ -111,7 +111,7 @@ class AskForm(forms.Form):
         settings = {name: given[name] for name in ("count", "temperature", "top_p", "max_tokens", "seed")}
         sides = [Side(checkpoint=checkpoint, label=format_checkpoint_label(checkpoint)[:LABEL_LENGTH]) for checkpoint in self.chosen]
         if self.chosen_vector is not None:
-            sides.append(make_steered_side(self.chosen[0], self.chosen_vector, given["alpha"] or 0.0))
+            sides.append(make_steered_side(self.chosen[0], self.chosen_vector.checkpoint, given["alpha"] or 0.0))
         return create_sampling(self.team, user, messages, sides, **settings)
 
 

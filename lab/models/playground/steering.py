@@ -66,32 +66,31 @@ def read_steering_facts(checkpoint: Checkpoint) -> SteeringFacts:
     return parse_steering_facts(read_policy_file(checkpoint, FACTS_FILE, MOST_BYTES))
 
 
-def find_steering_vector(team: Team, key: int) -> Checkpoint:
+def find_steering_vector(team: Team, key: int) -> SteeringChoice:
     """The vector of the team with this key. Raises Refusal."""
     checkpoint: Checkpoint | None = list_vector_checkpoints(team).filter(pk=key).first()
     if checkpoint is None:
         raise Refusal("Your team has no such steering vector; choose another one.")
     try:
-        read_steering_facts(checkpoint)
+        return SteeringChoice(checkpoint, read_steering_facts(checkpoint))
     except FilesMissing:
         raise Refusal("Its files are no longer on disk; choose another one.") from None
     except SpecError:
         raise Refusal("Its file cannot be read; make the vector again.") from None
-    return checkpoint
 
 
-def refuse_misfit(vector: Checkpoint, policy: Checkpoint) -> None:
+def refuse_misfit(vector: SteeringChoice, policy: Checkpoint) -> None:
     """Raises Refusal where a policy's configuration says that the vector has another shape. The weights are compared when it is loaded."""
-    if vector.pk == policy.pk:
+    if vector.checkpoint.pk == policy.pk:
         return
     try:
         config = json.loads(read_policy_file(policy, "config.json", CONFIG_BYTES))
         shape = read_shape(config) if isinstance(config, dict) else None
     except (FilesMissing, ValueError, RecursionError):
         return
-    misfit = read_steering_facts(vector).describe_misfit(*shape) if shape else ""
+    misfit = vector.facts.describe_misfit(*shape) if shape else ""
     if misfit:
-        raise Refusal(f"The vector {misfit}. Choose the policy it was made from: {format_checkpoint_label(vector)}.")
+        raise Refusal(f"The vector {misfit}. Choose the policy it was made from: {format_checkpoint_label(vector.checkpoint)}.")
 
 
 def read_shape(config: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -85,8 +85,8 @@ class Catalog:
         return {method["name"]: method for method in self.data["methods"]}
 
     @cached_property
-    def kept_texts(self) -> dict[str, SafeString]:
-        """What pages made of an entry alone, by names of their own: good for as long as the catalogue is."""
+    def task_bodies(self) -> dict[str, SafeString]:
+        """What a launch form shows of an untouched task, by its name: written by the first form, good for as long as the catalogue is."""
         return {}
 
     def bases(self, trainer: str) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ class TaskForms:
         named = {} if chosen.get("file") else chosen
         for entry in catalog.tasks:
             spec = named if entry["name"] == named.get("name") else {}
-            self.makers[entry["name"]] = partial(TaskForm, entry, data, spec, kept=catalog.kept_texts)
+            self.makers[entry["name"]] = partial(TaskForm, entry, data, spec, bodies=catalog.task_bodies)
         self.made: dict[str, TaskForm] = {}
 
     def find(self, key: str) -> TaskForm | None:
@@ -58,10 +58,10 @@ class TaskForm(SpecForm):
         data: Mapping[str, Any] | None,
         chosen: Mapping[str, Any],
         own: TeamTask | None = None,
-        kept: MutableMapping[str, SafeString] | None = None,
+        bodies: MutableMapping[str, SafeString] | None = None,
     ) -> None:
         self.entry, self.own = entry, own
-        self.kept = kept if data is None and not chosen else None
+        self.bodies = bodies if data is None and not chosen else None
         self.key: str = own.key if own else entry["name"]
         difficulties: Mapping[str, str] = entry["difficulties"]
         offered = [(name, f"{name}: {words}") for name, words in difficulties.items()]
@@ -89,15 +89,16 @@ class TaskForm(SpecForm):
     @property
     def body(self) -> SafeString:
         """What the page shows once the task is chosen. Of an untouched task it is always the same, and most of the form: it is written once for
-        ``kept`` (``Catalog.kept_texts``).
+        all forms (``Catalog.task_bodies``).
         """
-        name = f"task body {self.key}"
-        if self.kept is not None and name in self.kept:
-            return self.kept[name]
-        text = render_to_string("runs/task_body.html", {"option": self})
-        if self.kept is not None:
-            self.kept[name] = text
-        return text
+        if self.bodies is None:
+            return self.render_body()
+        if self.key not in self.bodies:
+            self.bodies[self.key] = self.render_body()
+        return self.bodies[self.key]
+
+    def render_body(self) -> SafeString:
+        return render_to_string("runs/task_body.html", {"option": self})
 
     def read_task(self) -> Spec:
         """With the weights and options that are not the task's own."""
