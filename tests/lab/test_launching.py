@@ -13,7 +13,7 @@ from lab.training.catalog.catalog import load_catalog
 from lab.training.runs import drafts, form_changes
 from lab.training.runs.form_checks import examine_launch_form
 from lab.training.runs.forms import LaunchForm
-from lab.training.runs.launch import launch_recipe
+from lab.training.runs.launch import launch_recipe, launch_run
 from lab.training.runs.models import Run, Status
 from lab.training.runs.stages import from_assignments
 from lab.training.workers.models import Worker
@@ -331,3 +331,17 @@ def test_what_the_examination_finds_is_also_at_the_inputs(team: Team) -> None:
     found = examine_launch_form(form)
     assert [item.place for item in found.problems] == ["seed"]
     assert form.errors["seed"][0].startswith("Must be at least 0")
+
+
+def test_what_one_form_changed_of_a_task_shows_in_no_other(as_owner: Client, team: Team, owner: User) -> None:
+    weight = "task.rule_book.rewards.format"
+
+    def read_weight(response: Any) -> str:
+        return form_values(response.content.decode(), "data-launch")[weight]
+
+    changed = {"task": {"name": "rule_book", "rewards": {"format": 0.3}}, "training": {"trainer": "grpo"}, "recipe": "grpo"}
+    run = launch_run(team, owner, changed, "changed")
+    assert read_weight(as_owner.get(f"/launch/grpo/?clone={run.pk}")) == "0.3"
+    assert read_weight(as_owner.post("/launch/grpo/", {"task": "rule_book", weight: "7"})) == "7"
+    assert read_weight(as_owner.get("/launch/grpo/")) == read_weight(as_owner.get("/launch/grpo/")) == "0"
+    assert read_weight(as_owner.get(f"/launch/grpo/?clone={run.pk}")) == "0.3"
