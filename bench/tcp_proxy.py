@@ -8,8 +8,8 @@ from contextlib import suppress
 
 
 class FaultProxy:
-    """Listens on 127.0.0.1 and hands on to ``target``. ``delay``: seconds that each answer waits, which is the
-    latency that a ping would tell; ``cut``: all are ended and refused."""
+    """Listens on 127.0.0.1 and hands on to ``target``. ``delay``: seconds that each byte of an answer waits, which is the latency that a ping would
+    tell: a long answer, which the target sends in pieces, waits no longer than a short one. ``cut``: all are ended and refused."""
 
     def __init__(self, target: int) -> None:
         self.target, self.delay, self.is_cut, self.port = target, 0.0, False, 0
@@ -51,10 +51,18 @@ class FaultProxy:
         self.writers -= {writer, onward}
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_answer: bool = False) -> None:
+        read: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()  # when to hand it on, and what; nothing at the end
+        sending = self.loop.create_task(self._hand_on(read, writer))
         with suppress(ConnectionError):
             while data := await reader.read(65536):
-                if self.delay and is_answer:
-                    await asyncio.sleep(self.delay)
-                writer.write(data)
+                read.put_nowait((self.loop.time() + (self.delay if is_answer else 0.0), data))
+        read.put_nowait((0.0, b""))
+        await sending
+
+    async def _hand_on(self, read: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while (piece := await read.get())[1]:
+                await asyncio.sleep(piece[0] - self.loop.time())
+                writer.write(piece[1])
                 await writer.drain()
         writer.close()

@@ -212,6 +212,7 @@ ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = LAB_URL.partition("://")[0]
 ACCOUNT_ADAPTER = "lab.teams.accounts.adapter.ClosedRegistrationAdapter"
 ACCOUNT_FORMS = {
+    "login": "lab.teams.accounts.forms.SignInForm",
     "reset_password": "lab.teams.accounts.forms.ResetForm",
     "reset_password_from_key": "lab.teams.accounts.forms.ChoosePasswordForm",
     "add_email": "lab.teams.accounts.address_change.ChangeForm",

@@ -28,7 +28,7 @@ def test_the_set_up_link_leads_into_an_empty_lab_and_sign_in_works_after(page: P
     page.get_by_text("Engines").first.click()
     page.get_by_role("button", name="Sign out").click()
     page.goto("/runs/")
-    page.get_by_label("Email").fill("ada@example.org")
+    page.get_by_label("E-mail address").fill("ada@example.org")
     page.get_by_label("Password").fill("a long enough secret")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()

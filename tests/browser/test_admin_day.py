@@ -84,7 +84,7 @@ def make_token(page: Page) -> str:
 def test_a_new_admins_day(page: Page, open_browser: Callable[[], Page], web: WebProcess, team: Team, owner: User) -> None:
     annotator, researcher = open_browser(), open_browser()
     page.goto("/accounts/login/")
-    page.get_by_label("Email").fill(owner.email)
+    page.get_by_label("E-mail address").fill(owner.email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()

@@ -9,7 +9,7 @@ from tests.lab.accounts.signing_in import PASSWORD, code_of
 def test_staff_set_up_a_second_factor_and_then_the_operators_pages_open(page: Page, owner: User) -> None:
     User.objects.filter(pk=owner.pk).update(is_staff=True, is_superuser=True)
     page.goto("/accounts/login/")
-    page.get_by_label("Email").fill(owner.email)
+    page.get_by_label("E-mail address").fill(owner.email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()

@@ -33,7 +33,7 @@ def page(by_name: BrowserContext) -> Iterator[Page]:
 
 def enter(page: Page, user: User) -> None:
     page.goto("/accounts/login/")
-    page.get_by_label("Email").fill(user.email)
+    page.get_by_label("E-mail address").fill(user.email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
 

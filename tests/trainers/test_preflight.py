@@ -402,7 +402,7 @@ def test_a_broken_or_missing_dataset_is_refused(tmp_path):
 def test_random_weights_with_reinforcement_are_warned_about_and_with_sft_are_not():
     untrained = {"kind": "tiny", "cold_start": False}
     for trainer in ("grpo", "dpo"):
-        assert "set policy.cold_start to true" in one(make_report(policy=untrained, training={"trainer": trainer}).warnings, "policy.cold_start").fix
+        assert "policy.cold_start: true" in one(make_report(policy=untrained, training={"trainer": trainer}).warnings, "policy.cold_start").fix
     assert make_report(policy=untrained, training={"trainer": "sft"}).warnings == []
 
 

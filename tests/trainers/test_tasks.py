@@ -2,12 +2,15 @@
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.tasks.base import Example, Task, digest_example
+from trainers.contract.events import Message
+from trainers.methods.question_slots import QuestionSlot
+from trainers.tasks.base import Example, Task, digest_example, digest_prompt
 from trainers.tasks.registry import BUILT_IN
 
 TASKS = [kind() for kind in BUILT_IN]
@@ -20,6 +23,18 @@ completions = st.lists(st.one_of(tags, words, st.text(st.characters(), max_size=
 
 def examples_for(task: Task, seed: int = 0, count: int = 40, difficulty: str = "easy") -> list[Example]:
     return task.examples("train", count, seed, difficulty)
+
+
+def test_an_example_has_the_digest_of_its_prompt_and_data_and_a_slot_that_of_the_question_it_took():
+    example = Example([Message("user", "2+2?")], "4", {"steps": 1})
+    assert digest_example(example) == digest_prompt(example.prompt, example.data) == bytes.fromhex("7dab671289a12353c007157fdbdd5ac9")
+    other = replace(example, data={"steps": 2})
+    assert digest_example(other) != digest_example(example)
+    assert example == Example(example.prompt, "4", {"steps": 1}), "a digest that is kept is no part of an example"
+    slot = QuestionSlot(list(example.prompt), "4", dict(example.data))
+    assert digest_example(slot) == digest_example(example)
+    slot.take(other)
+    assert digest_example(slot) == digest_example(other)
 
 
 @pytest.mark.parametrize(("task", "difficulty"), SETTINGS, ids=lambda value: getattr(value, "name", value))

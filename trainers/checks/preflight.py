@@ -300,7 +300,7 @@ def check_machine(spec: RunSpec, report: PreflightReport) -> None:
     untrained = isinstance(spec.policy, TinyPolicy) and not spec.policy.cold_start
     if untrained and not isinstance(spec.training, Demonstrated):
         message = "the weights are random: no answer will be right, so there is no reward signal"
-        report.warn("policy.cold_start", False, message, "set policy.cold_start to true, or train it with sft first")
+        report.warn("policy.cold_start", False, message, "start from the cold-started policy (policy.cold_start: true), or train it with SFT first")
     folder = Path(spec.output).absolute()
     parent = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     if not (parent.is_dir() and os.access(parent, os.W_OK)):

@@ -9,6 +9,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from trainers.contract.events import Message
@@ -30,12 +31,24 @@ FRESH_TRIES = 20  # how often a repeated example is drawn again before it is tak
 class Example:
     """One prompt with what scoring its answer needs. ``data`` is JSON (a knowledge base, the steps), never shown to the policy.
 
-    Examples from a person's own dataset may come without ``data``: a reward function that needs it returns None then.
+    Examples from a person's own dataset may come without ``data``: a reward function that needs it returns None then. Nothing in an example is
+    changed once it is made: another one is made with ``replace``.
     """
 
     prompt: list[Message]
     reference: str
     data: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Kept, because a world asks for it twice a turn and once for each reward function."""
+        return digest_prompt(self.prompt, self.data)
+
+
+def digest_prompt(prompt: Sequence[Message], data: Mapping[str, Any]) -> bytes:
+    """What makes an example the same as another one (16 bytes, the same on every machine)."""
+    text = json.dumps([[[message.role, message.content] for message in prompt], data], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 RewardFunction = Callable[[str, Example], float | None]  # completion text -> score; None = this function has no opinion on this example
@@ -126,6 +139,5 @@ class Task:
 
 
 def digest_example(example: Example) -> bytes:
-    """What makes an example the same as another one: its prompt and its data (16 bytes, the same on every machine)."""
-    text = json.dumps([[[message.role, message.content] for message in example.prompt], example.data], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    """``digest_prompt`` of an example, or of what takes one's place. A function beside the property for who maps it over examples."""
+    return example.digest

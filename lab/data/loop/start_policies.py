@@ -1,4 +1,4 @@
-"""The policy that a run on a version starts from: of one of the team's runs, a folder beside the lab, or a model of the hub."""
+"""The policy that a run on a version starts from: of one of the team's runs, the built-in one, a folder beside the lab, or a model of the hub."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.training.runs.form_parts import names_in
 from lab.training.runs.models import Run
 from trainers.contract.spec import FINAL, HUB_ID
 
-ELSEWHERE, FOLDER, HUB = "elsewhere", "folder", "hub"  # texts of the input ``policy``, besides ``<run>:<checkpoint>``
+ELSEWHERE, TINY, FOLDER, HUB = "elsewhere", "tiny", "folder", "hub"  # texts of the input ``policy``, besides ``<run>:<checkpoint>``
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def list_policy_folders() -> list[str]:
 def read_start(team: Team, values: Mapping[str, str]) -> StartPolicy:
     """What the inputs name: ``policy``, and with it ``elsewhere``, ``folder``, or ``hub`` and ``revision``. Raises Refusal."""
     kind = values.get("policy", "")
+    if kind == TINY:
+        return StartPolicy({"kind": TINY, "cold_start": True})
     if kind == FOLDER:
         return StartPolicy({"kind": FOLDER, "folder": folder_named(values.get("folder", "").strip())})
     if kind == HUB:
@@ -92,4 +94,4 @@ def descends_from_tiny(run: Run) -> bool:
     while (before := run.parent) is not None and before.pk not in seen:
         seen.add(before.pk)
         run = before
-    return (run.spec.get("policy") or {}).get("kind") == "tiny"
+    return (run.spec.get("policy") or {}).get("kind") == TINY

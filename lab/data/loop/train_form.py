@@ -171,6 +171,10 @@ class TrainForm:
         return value if value in dict(self.elsewhere) else ""
 
     @property
+    def tiny_context(self) -> int:
+        return TINY_CONTEXT
+
+    @property
     def folders(self) -> list[str]:
         return starting.list_policy_folders()
 
@@ -275,7 +279,7 @@ class TrainForm:
         if self.goal.form == Form.PROMPT or not self.goal.learns:
             return {"max_completion_length": longest}
         room = {"max_length": 2 * longest + 256}
-        if self.chosen and starting.descends_from_tiny(self.chosen.run):
+        if starting.descends_from_tiny(self.chosen.run) if self.chosen else self.values["policy"] == starting.TINY:
             room = {"max_length": min(TINY_CONTEXT, room["max_length"])}
         return room if self.goal.trainer == "sft" else room | {"max_completion_length": longest}
 
@@ -301,7 +305,7 @@ class TrainForm:
             return "folder"
         if kind == starting.HUB and field in ("policy.name", "policy.revision"):
             return "hub" if field == "policy.name" else "revision"
-        if field.startswith("task.") and kind in (starting.FOLDER, starting.HUB):
+        if field.startswith("task.") and kind in (starting.TINY, starting.FOLDER, starting.HUB):
             return "task"
         return "policy" if field.startswith("policy") else INPUTS.get(field, "")
 

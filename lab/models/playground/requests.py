@@ -14,12 +14,13 @@ from django.db import transaction
 from lab.lib.numbers import MAX_ID, MAX_INTEGER
 from lab.lib.refusals import Refusal
 from lab.models.playground.models import Sampling, Side
-from lab.models.playground.steering import MOST_ALPHA, SteeringChoice, find_steering_vector, refuse_misfit
+from lab.models.playground.steering import SteeringChoice, find_steering_vector, refuse_misfit
 from lab.models.policies.checkpoint_paths import format_checkpoint_label, has_checkpoint_files
 from lab.teams.accounts.models import Team, User
 from lab.training.runs.models import Checkpoint
 from lab.training.runs.stored_checkpoints import find_checkpoints_there
 from lab.training.workers.messages import send_task_message
+from trainers.contract.steering_file import MOST_ALPHA
 
 PROMPT_LENGTH = 20_000
 MOST_COUNT, MOST_TOKENS = 8, 2048

@@ -18,7 +18,6 @@ from trainers.contract.problems import SpecError
 from trainers.contract.steering_file import FACTS_FILE, METHOD, MOST_BYTES, SteeringFacts, parse_steering_facts
 
 OFFERED = 20  # vectors in the choice, newest first: the facts of each are read from its file
-MOST_ALPHA = 100.0  # in either direction
 CONFIG_BYTES = 1 << 20
 
 

@@ -17,11 +17,12 @@ from lab.lib.refusals import Refusal
 from lab.models.playground import display, stored_samples
 from lab.models.playground.models import Sampling
 from lab.models.playground.requests import AskForm, list_sampleable_checkpoints
-from lab.models.playground.steering import MOST_ALPHA, find_newest_pairs, list_steering_vectors, list_vector_checkpoints
+from lab.models.playground.steering import find_newest_pairs, list_steering_vectors, list_vector_checkpoints
 from lab.rollouts.trajectories.models import Prompt
 from lab.teams.accounts.requests import LabRequest
 from lab.training.runs.form_tokens import act_once_per_token
 from lab.training.workers.models import ANALYSIS, Worker
+from trainers.contract.steering_file import MOST_ALPHA
 
 EARLIER = 20
 TOKEN_LENGTH = 64

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from allauth.account.forms import ResetPasswordForm, ResetPasswordKeyForm
+from allauth.account.forms import LoginForm, ResetPasswordForm, ResetPasswordKeyForm
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db import transaction
@@ -11,12 +11,13 @@ from lab.teams.accounts.address_proof import claim_account
 from lab.teams.accounts.models import User
 from lab.teams.accounts.setup_link import validate_owner_input
 
+ADDRESS = "E-mail address"
 PASSWORD_HELP = "At least 10 characters, not a common password, not only digits."
 
 
 class SetupForm(forms.Form):
     name = forms.CharField(label="Your name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "name", "autofocus": True}))
-    email = forms.EmailField(label="E-mail address", widget=forms.EmailInput(attrs={"autocomplete": "email"}))
+    email = forms.EmailField(label=ADDRESS, widget=forms.EmailInput(attrs={"autocomplete": "email"}))
     password = forms.CharField(
         label="Password",
         strip=False,
@@ -37,6 +38,12 @@ class SetupForm(forms.Form):
         return self.cleaned_data
 
 
+def name_address_field(field: forms.Field) -> None:
+    """By the words that all other pages have for it."""
+    field.label = ADDRESS
+    del field.widget.attrs["placeholder"]
+
+
 class NameForm(forms.Form):
     name = forms.CharField(label="Name", max_length=150, widget=forms.TextInput(attrs={"autocomplete": "name", "class": "input"}))
 
@@ -45,8 +52,18 @@ class NameForm(forms.Form):
         user.save(update_fields=["first_name", "last_name"])
 
 
+class SignInForm(LoginForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        name_address_field(self.fields["login"])
+
+
 class ResetForm(ResetPasswordForm):  # type: ignore[misc]
     users: list[User]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        name_address_field(self.fields["email"])
 
     def clean_email(self) -> str:
         """A link goes to the account's own address only: not to one a person has asked to change to, where a slip would hand over the account."""

@@ -56,7 +56,7 @@ def test_without_a_policy_that_sampled_the_rows_one_has_to_be_named(api: ApiClie
     assert train(policy={"run": str(source.pk)}).status_code == 201
 
 
-def test_folders_and_hub_models_are_trained_from(imported: Version, train: Callable[..., Any]) -> None:
+def test_the_built_in_policy_folders_and_hub_models_are_trained_from(imported: Version, train: Callable[..., Any]) -> None:
     made = train(policy={"kind": "folder", "folder": "small-qwen"}, overrides={"task": {"name": "calendar"}}, match={})
     assert made.status_code == 201, made.content
     run = Run.across_teams.get(pk=made.json()["runs"][0]["id"])
@@ -65,6 +65,8 @@ def test_folders_and_hub_models_are_trained_from(imported: Version, train: Calla
     run = Run.across_teams.get(pk=made.json()["runs"][0]["id"])
     assert run.spec["policy"] == {"kind": "hub", "name": "Qwen/Qwen2.5-0.5B-Instruct", "revision": "main"}
     assert run.spec["training"]["learning_rate"] == 2e-6
+    made = train(policy={"kind": "tiny"})
+    assert Run.across_teams.get(pk=made.json()["runs"][0]["id"]).spec["policy"] == {"kind": "tiny", "cold_start": True}
 
 
 def test_what_is_no_policy_names_its_field(imported: Version, train: Callable[..., Any]) -> None:
@@ -75,7 +77,8 @@ def test_what_is_no_policy_names_its_field(imported: Version, train: Callable[..
         ({"kind": "hub"}, "policy.name"),
         ({"kind": "hub", "name": "/etc"}, "policy.name"),
         ({"kind": "hub", "name": "a/b", "checkpoint": "final"}, "policy.checkpoint"),
-        ({"kind": "tiny"}, "policy.kind"),
+        ({"kind": "tiny", "name": "a/b"}, "policy.name"),
+        ({"kind": "huge"}, "policy.kind"),
     ):
         response = train(policy=policy)
         assert (response.status_code, [one["field"] for one in response.json()["errors"]]) == (422, [field]), policy

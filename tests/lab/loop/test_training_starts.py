@@ -1,4 +1,4 @@
-"""Training on a version from a folder and from a model of the hub; nothing is preselected where no run sampled the rows."""
+"""Training on a version from the built-in policy, from a folder and from a model of the hub; nothing is preselected where no run sampled the rows."""
 
 from typing import Any
 
@@ -62,6 +62,21 @@ def test_a_model_of_the_hub_is_trained_from(as_owner: Client, imported: Version)
     assert Run.across_teams.get(name="Taught").spec["policy"] == {"kind": "hub", "name": "Qwen/Qwen2.5-0.5B-Instruct", "revision": "abc"}
 
 
+def test_the_built_in_policy_is_trained_from_on_a_chosen_task(as_owner: Client, imported: Version) -> None:
+    response = send(as_owner, imported, policy="tiny", task="calendar:easy")
+    assert response.status_code == 302, response.content.decode()
+    run = Run.across_teams.get(name="Taught")
+    assert run.spec["policy"] == {"kind": "tiny", "cold_start": True}
+    assert (run.parent, run.spec["task"]["name"], run.spec["training"]["learning_rate"]) == (None, "calendar", 5e-5)
+
+
+def test_the_built_in_policy_is_given_no_longer_sequences_than_it_reads(as_owner: Client, version: Version) -> None:
+    source = Run.across_teams.get(name="source")
+    Run.across_teams.filter(pk=source.pk).update(spec={**source.spec, "training": {**source.spec["training"], "max_completion_length": 200}})
+    assert send(as_owner, version, policy="tiny").status_code == 302
+    assert Run.across_teams.get(name="Taught").spec["training"]["max_length"] == 256
+
+
 def test_a_folder_shares_task_rewards_and_seed_with_the_run_that_sampled_the_rows(as_owner: Client, version: Version) -> None:
     source = Run.across_teams.get(name="source")
     Run.across_teams.filter(pk=source.pk).update(spec={**source.spec, "seed": 7, "task": {**source.spec["task"], "rewards": {"correct": 3.0}}})
@@ -78,6 +93,7 @@ def test_a_folder_shares_task_rewards_and_seed_with_the_run_that_sampled_the_row
         ({"policy": "hub", "hub": ""}, "hub", "No model entered"),
         ({"policy": "hub", "hub": "../policy"}, "hub", "is not the id of a model on the hub"),
         ({"policy": "folder", "folder": "small-qwen", "task": "chess:hard"}, "task", "There is no task “chess:hard”"),
+        ({"policy": "tiny", "task": "chess:hard"}, "task", "There is no task “chess:hard”"),
         ({"policy": "folder", "folder": "small-qwen", "evaluation": "0"}, "evaluation", "turn the blind A/B off"),
     ],
 )

@@ -18,7 +18,7 @@ from lab.training.runs.models import Checkpoint, Run, Status
 from tests.lab.api.conftest import client_of
 from tests.lab.playground.making import make_steering_run
 from tests.lab.supervisor.spools import make_run
-from trainers.contract.steering_file import FACTS_FILE, VECTOR_FILE
+from trainers.contract.steering_file import FACTS_FILE, MOST_ALPHA, VECTOR_FILE
 
 ASKED = {"prompt": "What is 3 + 4?", "system": "", "count": "2", "temperature": "1", "top_p": "0.9", "max_tokens": "12", "seed": "7", "alpha": "2"}
 
@@ -73,13 +73,19 @@ def test_a_policy_of_other_weights_is_refused_when_it_is_loaded(team: Team, owne
     assert not Sample.objects.filter(side__sampling=made, side__place=1).exists()
 
 
+def test_the_strength_that_a_run_chose_can_be_asked_for_however_large(team: Team, owner: User, vector: Checkpoint) -> None:
+    form = AskForm(team, {**ASKED, "vector": str(vector.pk), "alpha": str(MOST_ALPHA)})
+    assert form.is_valid(), form.errors
+    assert [side.alpha for side in form.ask(owner).sides.all()] == [0, MOST_ALPHA]
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
         ({"vector": "999999"}, "vector", "no such steering vector"),
         ({"vector": "plain"}, "vector", "no such steering vector"),
         ({"second": "plain"}, "second", "compares one checkpoint with itself"),
-        ({"alpha": "1e6"}, "alpha", "less than or equal to 100"),
+        ({"alpha": "1e6"}, "alpha", f"less than or equal to {MOST_ALPHA:g}"),
         ({"alpha": "nan"}, "alpha", "Enter a number"),
         ({"vector": "", "first": ""}, "first", "required"),
         ({"vector": "misfit", "first": "plain"}, "vector", "was made for 3 layers of 128 values, and this policy has 2 of 128"),

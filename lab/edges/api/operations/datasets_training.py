@@ -10,7 +10,7 @@ from ninja import Field, Schema
 
 from lab.data.datasets.models import Version, VersionState
 from lab.data.loop.checkpoints import START
-from lab.data.loop.start_policies import FOLDER, HUB
+from lab.data.loop.start_policies import FOLDER, HUB, TINY
 from lab.data.loop.train_form import MATCH_PROMPTS, MOST_OVERLAP, MOST_PROMPTS, TrainForm
 from lab.data.loop.train_launch import goals_of, launch_training, preflight_training
 from lab.data.loop.training_goals import GOALS, TrainingGoal, explain_goal_refusal
@@ -35,7 +35,7 @@ PLACES = {  # inputs of the form that stand elsewhere in the body
     "revision": "policy.revision",
     "task": "overrides.task",
 }
-OF_KIND = {"run": ("run", "checkpoint"), FOLDER: ("folder",), HUB: ("name", "revision")}  # fields of a policy, the first of them needed
+OF_KIND = {"run": ("run", "checkpoint"), TINY: (), FOLDER: ("folder",), HUB: ("name", "revision")}  # fields of a policy, the first of them needed
 FIXED = {"policy": "policy", "dataset": "the version in the URL"}  # parts of the spec that overrides do not change, and what says them
 
 
@@ -73,9 +73,9 @@ class TrainingOut(Schema):
 
 
 class PolicyIn(RequestBody):
-    """A policy of a run unless `kind` says otherwise."""
+    """A policy of a run unless `kind` says otherwise; `tiny` is the built-in one after its cold start."""
 
-    kind: Literal["run", "folder", "hub"] = "run"
+    kind: Literal["run", "tiny", "folder", "hub"] = "run"
     run: UUID | None = Field(None, description="For `run`: the id of one of the team's runs.")
     checkpoint: int | str = Field("final", description="For `run`: a step, `final`, or `start` for the policy that the run started from.")
     folder: str = Field("", max_length=255, description="For `folder`: the name of a folder of the lab's policies.")
@@ -223,13 +223,14 @@ def form_of(version: Version, given: TrainIn) -> TrainForm:
 def inputs_of(policy: PolicyIn) -> dict[str, str]:
     """The inputs of the page's form that name the policy. Raises ApiProblem."""
     own = OF_KIND[policy.kind]
-    needed = own[0]
-    if not getattr(policy, needed):
-        raise make_invalid_problem(f"policy.{needed}", f"is required for a policy of the kind {policy.kind}", f"give {needed}, or another kind")
+    if own and not getattr(policy, own[0]):
+        raise make_invalid_problem(f"policy.{own[0]}", f"is required for a policy of the kind {policy.kind}", f"give {own[0]}, or another kind")
     if foreign := sorted(policy.model_fields_set - {"kind", *own}):
         raise make_validation_problem(
             FieldProblem(field=f"policy.{name}", message=f"cannot be used with the kind {policy.kind}", fix="remove it") for name in foreign
         )
+    if policy.kind == TINY:
+        return {"policy": TINY}
     if policy.kind == FOLDER:
         return {"policy": FOLDER, "folder": policy.folder}
     if policy.kind == HUB:

@@ -19,8 +19,8 @@ from lab.models.playground import stored_samples
 from lab.models.playground.display import serialize_sample
 from lab.models.playground.models import Sample, Sampling, Side
 from lab.models.playground.requests import MOST_COUNT, MOST_TOKENS, PROMPT_LENGTH, AskForm
-from lab.models.playground.steering import MOST_ALPHA
 from lab.teams.accounts.addresses import build_absolute_url, team_path
+from trainers.contract.steering_file import MOST_ALPHA
 
 router = make_router("Policies")
 
