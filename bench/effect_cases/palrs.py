@@ -14,7 +14,7 @@ PAIRS, ROUNDS, DPO_STEPS, HELD_OUT, MOST = 256, 9, 30, 256, 2.0
 NAME, SHOWN = "mini_gsm", "shown"
 TASK = {"name": NAME, "difficulty": "easy", "rewards": {"correct": 0.0}}
 # The preferred property: an equation stands where the working has to be.
-PROPERTY = {"name": SHOWN, "definition": {"function": "regex", "config": {"pattern": "<think>[0-9]"}}, "weight": 1.0}
+PROPERTY = {"name": SHOWN, "definition": {"kind": "library", "function": "regex", "config": {"pattern": "<think>[0-9]"}}, "weight": 1.0}
 FARTHEST = 5  # of a guess from the answer, as in the demonstrations of the cold start
 
 

@@ -20,7 +20,7 @@ from trainers.worlds.tool_use import CORRECT, ToolWorld, write_answer
 WIDTH, HEIGHT, LARGEST = 6, 5, 3  # of the grid, and of a side of a box
 LETTERS = "ABCD"
 MOST = len(LETTERS)
-COUNTS = {"easy": (1, 2), "medium": (2, 3), "hard": (3, 4)}
+COUNTS = {"easy": (1, 1), "medium": (2, 3), "hard": (3, 4)}
 EMPTY = "."
 LOOSE, TIGHT = 0.5, 0.75
 
@@ -31,7 +31,7 @@ class Boxes(ToolWorld):
     name = "boxes"
     title = "Boxes in a grid"
     summary = "Find the boxes of letters in a grid and write down their corners."
-    difficulties = {name: f"{low} or {high} boxes." for name, (low, high) in COUNTS.items()}
+    difficulties = {name: f"{low} or {high} boxes." if low < high else "1 box." for name, (low, high) in COUNTS.items()}
     demonstrations = (
         "Of mixed quality by design: 35 % are right, 35 % have sides that are off by one, 20 % leave out a box or make one up, 10 % lack a number."
     )

@@ -1,8 +1,9 @@
 """A search engine with sources: a result says what is on record and what is rumoured, may be misprinted, beside the point, or an error.
 
 ``What is the city of Eva?`` wants ``<search>Eva city</search>``, gets ``<information>Eva city: rumour Oslo, record Rome</information>``, asks again
-to be sure, and ends with ``<answer>Rome</answer>``. What good searching is can be told by rules (``contract/search_behaviours.py``), and an option
-says which episodes of a teacher of mixed habits are demonstrated: the arms of Behavior Priming (arXiv 2510.06534).
+to be sure, and ends with ``<think>by record Rome</think><answer>Rome</answer>``: a thought names the source that is believed. What good searching is
+can be told by rules (``contract/search_behaviours.py``), and an option says which episodes of a teacher of mixed habits are demonstrated: the arms of
+Behavior Priming (arXiv 2510.06534).
 """
 
 import random
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from trainers.contract.events import Message
 from trainers.contract.search_behaviours import BEHAVIOURS, SearchEpisode, SearchTurn, belongs_to_arm, classify_result, read_source, tag_behaviours
 from trainers.tasks.base import Example, digest_example
-from trainers.worlds.base import POLICY, Said, State, Step, Tool, make_rewards
+from trainers.worlds.base import END_THINK, POLICY, THINK, Said, State, Step, Tool, make_rewards
 from trainers.worlds.facts import ATTRIBUTES, PEOPLE, split_words
 from trainers.worlds.tool_use import CORRECT, ToolWorld, write_answer, write_call, write_information
 
@@ -62,7 +63,7 @@ class SourcedSearch(ToolWorld):
     )
     tools: ClassVar[tuple[Tool, ...]] = (Tool("search", "Finds what is on record and what is rumoured: a name, then city, pet, food or job."),)
     max_turns = 7
-    max_turn_tokens = 12
+    max_turn_tokens = 16
     episode_tokens = 128
 
     def __init__(self, options: dict[str, Any] | None = None, seed: int = 0) -> None:
@@ -118,7 +119,7 @@ class SourcedSearch(ToolWorld):
             turns = read_state(state).turns
             rights = [is_right_result(example, turn) for turn in turns]
             if sum(rights) >= 2 and rights[-1]:
-                return [*calls, write_answer(example.reference)]
+                return [*calls, write_belief(RECORD, example.reference)]
             if len(turns) + 1 >= self.max_turns:
                 raise LookupError("too few turns are left")
             calls.append(write_call("search", choose_words(example, turns)))
@@ -155,7 +156,9 @@ class SourcedSearch(ToolWorld):
     def ask_once(self, example: Example, rng: random.Random, guess: str) -> list[str]:
         asked = write_call("search", choose_words(example, ()))
         state = self.step(example, self.begin(example), POLICY, asked, self.draw_noise(example, 0)).state
-        return [asked, write_answer(name_source(state["turns"][-1][1], example, rng.choice((RECORD, RUMOUR))) or guess)]
+        source = rng.choice((RECORD, RUMOUR))
+        told = name_source(state["turns"][-1][1], example, source)
+        return [asked, write_belief(source, told) if told else write_answer(guess)]
 
     def find_primed_episode(self, example: Example) -> list[str]:
         """Of the teacher, one that belongs to the arm, the same for the same example; empty where there is none."""
@@ -189,9 +192,9 @@ class SourcedSearch(ToolWorld):
                 words = f"{example.data['person']} {rng.choice([name for name in ATTRIBUTES if name != example.data['attribute']])}"
             calls.append(write_call("search", words))
             state = self.step(example, state, POLICY, calls[-1], self.draw_noise(example, len(turns))).state
-        told = [found for turn in read_state(state).turns if (found := name_source(turn.result, example, RECORD if weighs else RUMOUR))]
-        answer = told[-1] if told else rng.choice(ATTRIBUTES[example.data["attribute"]])
-        calls.append(write_answer(answer))
+        source = RECORD if weighs else RUMOUR
+        told = [found for turn in read_state(state).turns if (found := name_source(turn.result, example, source))]
+        calls.append(write_belief(source, told[-1]) if told else write_answer(rng.choice(ATTRIBUTES[example.data["attribute"]])))
         return calls, self.step(example, state, POLICY, calls[-1], self.draw_noise(example, len(calls))).state
 
 
@@ -218,6 +221,11 @@ def choose_words(example: Example, turns: Sequence[SearchTurn]) -> str:
 
 def is_right_result(example: Example, turn: SearchTurn) -> bool:
     return name_source(turn.result, example, RECORD) == example.reference
+
+
+def write_belief(source: str, value: str) -> str:
+    """An answer after the thought of which source says it."""
+    return f"{THINK}by {source} {value}{END_THINK}{write_answer(value)}"
 
 
 def name_source(result: str, example: Example, source: str) -> str:
