@@ -38,10 +38,11 @@ class SetupForm(forms.Form):
         return self.cleaned_data
 
 
-def name_address_field(field: forms.Field) -> None:
-    """By the words that all other pages have for it."""
-    field.label = ADDRESS
-    del field.widget.attrs["placeholder"]
+def name_address_field(form: forms.Form, name: str) -> None:
+    """By the words that all other pages have for it; no field repeats its label in grey, as allauth's do."""
+    form.fields[name].label = ADDRESS
+    for field in form.fields.values():
+        field.widget.attrs.pop("placeholder", None)
 
 
 class NameForm(forms.Form):
@@ -55,7 +56,7 @@ class NameForm(forms.Form):
 class SignInForm(LoginForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        name_address_field(self.fields["login"])
+        name_address_field(self, "login")
 
 
 class ResetForm(ResetPasswordForm):  # type: ignore[misc]
@@ -63,7 +64,7 @@ class ResetForm(ResetPasswordForm):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        name_address_field(self.fields["email"])
+        name_address_field(self, "email")
 
     def clean_email(self) -> str:
         """A link goes to the account's own address only: not to one a person has asked to change to, where a slip would hand over the account."""
