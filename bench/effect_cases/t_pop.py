@@ -18,13 +18,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def measure(seed: int) -> Pairs:
-    own, same, plain = (
-        procedure_runs.run_rounds(seed, name, config, **SETTINGS) for name, config in (("t-pop", {}), ("t-pop", {"bonus": 0.0}), ("", {}))
-    )
+    own, same = (procedure_runs.run_rounds(seed, "t-pop", config, **SETTINGS) for config in ({}, {"bonus": 0.0}))
     return {
         "pair accuracy": (own.steps[-1]["t-pop/pair_accuracy"], same.steps[-1]["t-pop/pair_accuracy"]),
         "length": (own.final("heldout/length"), same.final("heldout/length")),
-        **tiny.accuracies(own, plain),
+        **tiny.accuracies(own, same),
     }
 
 
@@ -49,9 +47,10 @@ CASE = Case(
             "one token",
             by_construction="the head that the user's clicks fit is added to the scores of tokens",
         ),
-        Quantity(tiny.ACCURACY.name, "held-out accuracy, the parent being plain sampling", "higher", 0.02, "two more of a hundred problems"),
+        Quantity(tiny.ACCURACY.name, "held-out accuracy; the parent has no bonus", "higher", 0.02, "two more of a hundred problems"),
     ),
     problem=f"word problems, a rule that likes short answers as the user, frozen tiny policy, {ROUNDS} rounds of 4 prompts",
     measure=measure,
     seeds=3,
+    changed="accuracy was compared with plain sampling (.64 against .34 of three seeds), which measures greedy decoding: the parent has no bonus now",
 )
