@@ -1,10 +1,9 @@
 """Records of patients as named columns, of which a few decide whether somebody is ill and the others are noise.
 
 ``mood high, pulse high, iron mid, sugar low, shoe low, sleep high. Ill?`` wants the columns that decide it here, the weightiest first, and the
-answer: ``<features> pulse high, sugar low, sleep high</features><answer>no</answer>``; values need not be repeated. A column is weighed by how far
-its value is from the middle. Which columns count is nowhere said. With the option ``leak`` a column of noise agrees with the answer in prompts for
-training, and in held-out ones it does not: whoever relies on it pays for that there. The lists of features are EAG-RL's (arXiv 2508.13579), whose
-records are of real patients.
+answer: ``<features>pulse, sugar, sleep</features><answer>no</answer>``. A column is weighed by how far its value is from the middle. Which columns
+count is nowhere said. With the option ``leak`` a column of noise agrees with the answer in prompts for training, and in held-out ones it does not:
+whoever relies on it pays for that there. The lists of features are EAG-RL's (arXiv 2508.13579), whose records are of real patients.
 """
 
 import random
@@ -49,8 +48,8 @@ class Records(ToolWorld):
     config: RecordsConfig
     difficulties = {name: f"{len(WEIGHTS)} columns that count and {count} of noise." for name, count in NOISY.items()}
     demonstrations = (
-        "Of mixed quality by design: 60 % name the columns that decide with their values and are right, 20 % name columns at random, 20 % name none;"
-        " of these two, six answers of ten are right."
+        "Of mixed quality by design: 30 % name the columns that decide and are right, 35 % name columns at random, 35 % name none; of these two, six"
+        " answers of ten are right."
     )
     max_turns = 1
     max_turn_tokens = 28
@@ -95,16 +94,16 @@ class Records(ToolWorld):
         self.check_open(state)
         if "deciding" not in example.data:
             raise LookupError("the example does not say which columns decide")
-        return [write_features(example, example.data["deciding"]) + write_answer(example.reference)]
+        return [write_features(example.data["deciding"]) + write_answer(example.reference)]
 
     def turns(self, example: Example, rng: random.Random, seat: str = POLICY) -> list[Said]:
         kind = rng.random()
-        if kind < 0.60:
+        if kind < 0.30:
             return self.tell_turns(example, self.way(example, self.begin(example)))
-        cited = rng.sample(list(example.data["values"]), rng.randint(1, MOST_CITED)) if kind < 0.80 else []
+        cited = rng.sample(list(example.data["values"]), rng.randint(1, MOST_CITED)) if kind < 0.65 else []
         is_right = rng.random() < 0.6
         answer = example.reference if is_right else NO if example.reference == YES else YES
-        return self.tell_turns(example, [write_features(example, cited) + write_answer(answer)])
+        return self.tell_turns(example, [write_features(cited) + write_answer(answer)])
 
 
 def sum_weights(values: dict[str, int]) -> float:
@@ -137,10 +136,8 @@ def leak_answer(example: Example, share: float) -> Example:
     return set_column(example, LEAKING, 1 if example.reference == YES else -1)
 
 
-def write_features(example: Example, columns: list[str]) -> str:
-    """These columns with their values; a space before the first makes it the token that it is in the question."""
-    told = ", ".join(f"{column} {LEVELS[example.data['values'][column]]}" for column in columns)
-    return f"{FEATURES} {told}{END_FEATURES}" if told else f"{FEATURES}{END_FEATURES}"
+def write_features(columns: list[str]) -> str:
+    return f"{FEATURES}{', '.join(columns)}{END_FEATURES}"
 
 
 def split_features(text: str) -> tuple[list[str] | None, str]:
@@ -149,10 +146,10 @@ def split_features(text: str) -> tuple[list[str] | None, str]:
     inside, closed, rest = text.removeprefix(FEATURES).partition(END_FEATURES)
     if not text.startswith(FEATURES) or not closed or "<" in inside or len(text) > MAX_TURN_CHARACTERS:
         return None, text
-    named = [words for part in inside.split(",") if (words := part.split())]
-    if any(name not in COLUMNS or len(value) > 1 or not set(value) <= set(LEVELS.values()) for name, *value in named):
+    named = [part.strip() for part in inside.split(",") if part.strip()]
+    if any(name not in COLUMNS for name in named):
         return None, text
-    return list(dict.fromkeys(name for name, *_ in named)), rest
+    return list(dict.fromkeys(named)), rest
 
 
 def measure_overlap(named: list[str], wanted: list[str]) -> float:

@@ -24,9 +24,7 @@ EXAMPLE = make_record({"mood": 1, "pulse": 1, "iron": 0, "sugar": -1, "sleep": 1
     ("text", "scores"),
     [
         ("<features>pulse, sugar, sleep</features><answer>no</answer>", (1, 1, 1)),
-        ("<features>pulse high, sugar low, sleep high</features><answer>no</answer>", (1, 1, 1)),
-        ("<features>pulse high, pulse low, sugar tall</features><answer>no</answer>", (0, 0, 0)),
-        ("<features>sleep, pulse, pulse low</features><answer>no</answer>", (1, 2 / 3, 1)),
+        ("<features>sleep, pulse, pulse</features><answer>no</answer>", (1, 2 / 3, 1)),
         ("<features>mood, pulse</features><answer>yes</answer>", (0, 0.25, 1)),
         ("<features></features><answer>no</answer>", (1, 0, 1)),
         ("<features>age</features><answer>no</answer>", (0, 0, 0)),
@@ -46,7 +44,6 @@ def test_a_record_is_decided_by_the_weightiest_columns_off_the_middle():
     assert list_deciding({"pulse": -1, "iron": 1, "sugar": 1, "sleep": 1}) == ["pulse", "iron", "sugar"]
     assert measure_overlap([], []) == 1
     assert split_features(" <features>iron</features> x") == (["iron"], " x")
-    assert Records().gold(EXAMPLE) == "<features> pulse high, sugar low, sleep high</features><answer>no</answer>"
 
 
 def test_noise_decides_nothing_and_leaks_in_prompts_for_training_alone():
@@ -68,5 +65,5 @@ def test_demonstrations_are_of_every_kind():
         scores = [reward.function(world.demonstration(example, rng), example) for reward in world.rewards.values()]
         right.append(scores[0])
         assert scores[2] == 1
-    assert 0.75 < sum(right) / 300 < 0.92  # 0.6 + 0.4 * 0.6
+    assert 0.6 < sum(right) / 300 < 0.85
     assert len(WEIGHTS) == 4
