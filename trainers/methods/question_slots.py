@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainers.contract.events import Message
-from trainers.tasks.base import Example, digest_prompt
+from trainers.tasks.base import Example
 
 if TYPE_CHECKING:
     from trainers.methods.session import Session
@@ -18,10 +18,6 @@ class QuestionSlot:
     prompt: list[Message]
     reference: str
     data: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> bytes:
-        return digest_prompt(self.prompt, self.data)
 
     def take(self, question: Example) -> None:
         self.prompt, self.reference, self.data = list(question.prompt), question.reference, dict(question.data)

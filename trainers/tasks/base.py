@@ -139,5 +139,5 @@ class Task:
 
 
 def digest_example(example: Example) -> bytes:
-    """``digest_prompt`` of an example, or of what takes one's place. A function beside the property for who maps it over examples."""
-    return example.digest
+    """``digest_prompt`` of an example, or of what stands in one's place and has no digest of its own, because its question changes meanwhile."""
+    return example.digest if isinstance(example, Example) else digest_prompt(example.prompt, example.data)
