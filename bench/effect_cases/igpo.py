@@ -16,7 +16,8 @@ def measure(seed: int) -> Pairs:
         search_runs.ACCURACY_AT_WRITTEN.name: search_runs.compare_at_written_tokens(own, parent),
         "evidence": (own.final("heldout/evidence"), parent.final("heldout/evidence")),
         "silent": silent,
-        "gain": (tiny.mean_of_steps(own, "igpo/gain_useful"), tiny.mean_of_steps(own, "igpo/gain_useless")),
+        # A step in which no search of a kind was made says nothing of that kind.
+        "gain": (own.last("igpo/gain_useful", search_runs.STEPS), own.last("igpo/gain_useless", search_runs.STEPS)),
     }
 
 
