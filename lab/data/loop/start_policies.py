@@ -34,6 +34,11 @@ class StartPolicy:
     def kind(self) -> str:
         return str(self.policy["kind"]) if self.candidate is None else "run"
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it is the built-in policy, or comes from it by training."""
+        return self.kind == TINY if self.candidate is None else descends_from_tiny(self.candidate.run)
+
 
 def list_policy_folders() -> list[str]:
     """The folders that hold policies, as the launch form offers them."""

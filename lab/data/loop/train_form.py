@@ -279,7 +279,7 @@ class TrainForm:
         if self.goal.form == Form.PROMPT or not self.goal.learns:
             return {"max_completion_length": longest}
         room = {"max_length": 2 * longest + 256}
-        if starting.descends_from_tiny(self.chosen.run) if self.chosen else self.values["policy"] == starting.TINY:
+        if self.start and self.start.is_built_in:
             room = {"max_length": min(TINY_CONTEXT, room["max_length"])}
         return room if self.goal.trainer == "sft" else room | {"max_completion_length": longest}
 
