@@ -112,11 +112,15 @@ window.addEventListener("popstate", ({ state }) => {
 });
 
 /* htmx gives the focus back to an element with an id; here to any that is the same to a person. What a person has unfolded in a part that
-   comes again by itself stays unfolded. */
+   comes again by itself stays unfolded, and a menu stays open in any part that a script asked for. */
 const LIKE = "a[href], button, input, select, textarea, summary, [tabindex]";
 const readFormAction = (element) => (element.form ? element.form.getAttribute("action") : "");
 const describeElement = (element) => [element.localName, element.getAttribute("href"), element.name, element.value, readFormAction(element), element.textContent.trim()].join("\n");
-const nameFold = (fold) => `${fold.closest("[id]")?.id}\n${fold.querySelector("summary")?.textContent.trim()}`;
+const nameFold = (fold) => {
+  const summary = fold.querySelector("summary");
+  return `${fold.closest("[id]")?.id}\n${summary?.getAttribute("aria-label") ?? summary?.textContent.trim()}`;
+};
+const isSlotSource = (element) => [...slots.values()].some((slot) => slot.source === element);
 let lost = null;
 let unfolded = new Set();
 document.addEventListener("htmx:beforeSwap", (event) => {
@@ -124,7 +128,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const { requestConfig, target } = event.detail;
   const polls = requestConfig && requestConfig.elt === target && /\bevery\b/.test(target.getAttribute("hx-trigger") || "");
   if (polls && pressed && target.contains(pressed)) event.detail.shouldSwap = false; // the next answer comes by itself
-  unfolded = new Set(polls ? [...target.querySelectorAll("details[open]")].map(nameFold) : []);
+  const kept = polls ? "details[open]" : requestConfig && isSlotSource(requestConfig.elt) ? "details[data-menu][open]" : null;
+  unfolded = new Set(kept ? [...target.querySelectorAll(kept)].map(nameFold) : []);
   lost = event.detail.shouldSwap && event.target.contains(active) && !active.id && active.matches(LIKE) ? describeElement(active) : null;
 });
 document.addEventListener("htmx:afterSwap", (event) => {

@@ -105,3 +105,16 @@ def test_what_is_unfolded_stays_so_while_its_part_is_polled(page: Page, team: Te
     page.clock.fast_forward(6000)
     expect(page.get_by_text("second", exact=True)).to_be_visible()
     expect(page.locator("#start-another")).to_be_visible()
+
+
+def test_a_menu_stays_open_while_the_header_comes_anew(page: Page, run: Run) -> None:
+    on_the_rollouts_of(run, page)
+    page.locator("#run-head").get_by_label("More actions").click()
+    alert = page.get_by_role("link", name="Alert me when it ends")
+    expect(alert).to_be_visible()
+    now(run, Status.STOPPING)
+    page.evaluate(APPLY, "stopping")
+    expect(page.locator("#run-head")).to_have_attribute("data-status", "stopping")
+    expect(alert).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(alert).to_be_hidden()

@@ -10,7 +10,8 @@ from channels.db import database_sync_to_async
 from lab.models.playground import display
 from lab.models.playground.models import SamplerQuestion, Sampling
 from lab.models.playground.sampling import group_of
-from lab.training.runs.consumers import PollingConsumer, teams_open_to
+from lab.teams.accounts.socket_access import read_open_teams
+from lab.training.runs.consumers import PollingConsumer
 
 
 class SamplerQuestionConsumer(PollingConsumer):
@@ -23,12 +24,11 @@ class SamplerQuestionConsumer(PollingConsumer):
 
     async def group(self) -> str | None:
         self.question_id: UUID = self.scope["url_route"]["kwargs"][self.parameter]
-        return group_of(self.question_id) if await self.may_see() else None
+        return group_of(self.question_id) if await self.may_see(await read_open_teams(self.user_id, "policies.read")) else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
-    def may_see(self) -> bool:
-        mine, rows = teams_open_to(self.user_id, "policies.read"), cast(Any, self.model.objects)
-        return bool(rows.filter(pk=self.question_id, team__in=mine.values("team")).exists())
+    def may_see(self, team_ids: frozenset[int]) -> bool:
+        return bool(cast(Any, self.model.objects).filter(pk=self.question_id, team__in=team_ids).exists())
 
     def build_state(self) -> dict[str, Any]:
         """What the page draws, read from the database."""

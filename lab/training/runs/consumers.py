@@ -7,6 +7,7 @@ POLL_SECONDS whatever the channel layer does, is answered from the database. A f
 import asyncio
 import json
 import logging
+import math
 import time
 from contextlib import suppress
 from typing import Any
@@ -14,19 +15,19 @@ from typing import Any
 from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db.models import QuerySet
 
 from lab.lib.clock import database_now
 from lab.lib.numbers import MAX_ID
-from lab.teams.accounts.models import Membership
-from lab.teams.accounts.permissions import TABLE
-from lab.teams.accounts.second_factor import open_to_their_members
+from lab.teams.accounts.socket_access import SESSIONS, read_open_teams
 from lab.training.runs import live
 from lab.training.runs.models import Run
+from lab.training.runs.run_looks import MISSED, RUN_LOOKS, WATCHABLE, RunLook, encode_message
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
+POLL_TURNS = 10  # in so many turns of POLL_SECONDS the sockets of a process look; those of one turn ask the database together
+DELIVERY_SECONDS = 0.5  # how long a message of a batch just committed may be on its way before a poll reads the batch from the database
 MAX_MESSAGE = 4096  # characters a page may send at once; a hello has about 40
 MAX_BAD_MESSAGES = 20
 MAX_MESSAGES, RATE_SECONDS = 60, 10.0  # how many a page may send in how long; it says hello when it opens and after a gap
@@ -36,17 +37,12 @@ LISTED_RUNS = 200  # newest runs of a team that the list's safety poll looks at
 BAD_REQUEST, ANONYMOUS, NOT_FOUND, TOO_MANY, TOO_BIG = 4400, 4401, 4404, 4429, 1009
 
 
-def teams_open_to(user_id: int, permission: str) -> QuerySet[Membership]:
-    """Memberships in whose teams this person has the permission now; every socket asks here, so that none forgets a condition."""
-    roles = TABLE[permission].roles
-    return open_to_their_members(Membership.objects.filter(user=user_id, user__is_active=True, active=True, role__in=roles))
-
-
 class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """A socket of somebody who is logged in, with a group to listen to and a poll that does not depend on it."""
 
     poller: asyncio.Task[None] | None = None
     joined = False
+    refused = False
     bad_messages = 0
     heard, heard_since = 0, 0.0
 
@@ -74,25 +70,21 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.join()
         self.poller = asyncio.create_task(self._keep_polling())
 
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def signed_in(self) -> bool:
+    async def is_signed_in(self) -> bool:
         """Whether the session this socket was opened with still exists; signing out deletes it."""
         session = self.scope.get("session")
-        return session is None or session.session_key is None or session.exists(session.session_key)
+        return session is None or session.session_key is None or bool(await SESSIONS.ask(session.session_key))
 
     async def may_stay(self) -> bool:
         """Asks the database; closes the socket of who is signed out or may not watch any more."""
-        if not await self.signed_in():
-            await self.close(ANONYMOUS)
-            return False
-        if await self.group() is None:
-            await self.close(NOT_FOUND)
-            return False
-        return True
+        code = ANONYMOUS if not await self.is_signed_in() else NOT_FOUND if await self.group() is None else None
+        if code is not None and not self.refused:  # a message and the poll may find it at once
+            self.refused = True
+            await self.close(code)
+        return code is None
 
     async def access_changed(self, message: dict[str, Any]) -> None:
-        async with self.lock:
-            await self.may_stay()
+        await self.may_stay()
 
     async def join(self) -> None:
         if self.joined or self.group_name is None:
@@ -106,16 +98,20 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _keep_polling(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(find_seconds_to_turn(asyncio.get_running_loop().time()))
             try:
-                async with self.lock:
-                    if not await self.may_stay():
-                        return
-                    await self.join()
-                    await self.poll()
-                    await self.send_object({"type": "alive"})
+                if not await self.may_stay():
+                    return
+                await self.join()
+                await self.refresh()
+                await self.send_object({"type": "alive"})
             except Exception as error:  # the database is away: the page turns stale and the next round tries again
                 log.warning("a live page could not be refreshed: %s", error)
+
+    async def refresh(self) -> None:
+        """What the poll does. A message waits for the lock, so whoever expects many looks at the database before taking it."""
+        async with self.lock:
+            await self.poll()
 
     async def disconnect(self, code: int) -> None:
         if self.poller:
@@ -140,9 +136,8 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             message = json.loads(text_data) if text_data else None
         except (ValueError, RecursionError):
             message = None
-        async with self.lock:
-            if self.poller is None or not await self.may_stay():  # what was true at the handshake may not be any more
-                return
+        if self.poller is None or not await self.may_stay():  # what was true at the handshake may not be any more
+            return
         problem = await self.understand(message) if isinstance(message, dict) else "not a JSON object"
         if problem:
             self.bad_messages += 1
@@ -174,8 +169,10 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await handler(message)
 
 
-def encode_message(message: dict[str, Any]) -> str:
-    return json.dumps(message, separators=(",", ":"), allow_nan=False)
+def find_seconds_to_turn(now: float) -> float:
+    """Until the first turn that is POLL_SECONDS or more after ``now``; every socket of the process has the same turns."""
+    turn = POLL_SECONDS / POLL_TURNS
+    return math.ceil((now + POLL_SECONDS) / turn) * turn - now
 
 
 class KeptTexts:
@@ -207,11 +204,7 @@ class RunConsumer(PollingConsumer):
 
     async def group(self) -> str | None:
         self.run_id = self.scope["url_route"]["kwargs"]["run_id"]
-        return live.run_group(self.run_id) if await self.may_watch() else None
-
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def may_watch(self) -> bool:
-        return Run.objects.filter(pk=self.run_id, binned_at=None, team__in=teams_open_to(self.user_id, "runs.read").values("team")).exists()
+        return live.run_group(self.run_id) if await WATCHABLE.ask((self.user_id, self.run_id)) else None
 
     async def understand(self, message: dict[str, Any]) -> str:
         if message.get("type") != "hello":
@@ -227,35 +220,40 @@ class RunConsumer(PollingConsumer):
         return ""
 
     async def poll(self) -> None:
-        if self.cursor is None:
+        """The lock is held."""
+        if self.cursor is not None and (look := await RUN_LOOKS.ask(self.run_id)):
+            await self.tell(look)
+
+    async def refresh(self) -> None:
+        """Deltas go on meanwhile; where one came, it has brought what there was to tell."""
+        cursor, state = self.cursor, self.state_sent
+        look = await RUN_LOOKS.ask(self.run_id) if cursor is not None else None
+        if look is None or cursor is None:
             return
-        state, ingested = await self.look()
-        if ingested < self.cursor:  # the run's rows were restored or rewritten under the page
-            self.cursor = ingested
-            await self.send_object({"type": "reset", "run": str(self.run_id), "to": ingested, "state": state})
-        elif ingested > self.cursor:
-            await self.catch_up(state)
-        elif state != self.state_sent:
-            await self.send_object({"type": "state", "run": state})
-        self.state_sent = state
+        if look.ingested > cursor:
+            await asyncio.sleep(DELIVERY_SECONDS)
+        async with self.lock:
+            if self.cursor == cursor and self.state_sent is state:
+                await self.tell(look)
 
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def look(self) -> tuple[dict[str, Any], int]:
-        run = Run.across_teams.get(pk=self.run_id)
-        return live.describe_run_state(run), run.ingested
+    async def tell(self, look: RunLook) -> None:
+        """Sends what the look has beyond the page. The lock is held."""
+        if look.ingested < (self.cursor or 0):  # the run's rows were restored or rewritten under the page
+            self.cursor = look.ingested
+            await self.send_object({"type": "reset", "run": str(self.run_id), "to": look.ingested, "state": look.state})
+        elif look.ingested > (self.cursor or 0):
+            await self.catch_up()  # which knows a newer state
+            return
+        elif look.state != self.state_sent:
+            await self.send_object({"type": "state", "run": look.state})
+        self.state_sent = look.state
 
-    async def catch_up(self, state: dict[str, Any] | None = None) -> None:
+    async def catch_up(self) -> None:
         """Sends everything after the cursor, or a reset when that cannot be told as a delta."""
-        missed = await database_sync_to_async(live.catch_up)(self.run_id, self.cursor or 0)
-        if missed is None:
-            return
-        if missed["type"] == "reset":
-            ingested = missed.get("to")
-            if state is None or ingested is None:
-                state, ingested = await self.look()
-            missed = {"run": str(self.run_id), "state": state, **missed, "to": ingested}
-        self.cursor = missed["to"]
-        await self.send_object(missed)
+        missed = await MISSED.ask((self.run_id, self.cursor or 0))
+        if missed is not None:
+            self.cursor, self.state_sent = missed.to, missed.state
+            await self.send(text_data=missed.text)
 
     async def delta(self, message: dict[str, Any]) -> None:
         async with self.lock:
@@ -307,18 +305,13 @@ class TeamConsumer(PollingConsumer):
             await self.send_object({"type": "listening"})  # a page that fetches its runs before this may lack what changed in between
 
     async def group(self) -> str | None:
-        team_id = await self.team()
-        if team_id is None:
+        team_id = self.scope["url_route"]["kwargs"]["team_id"]
+        if team_id not in await read_open_teams(self.user_id, "runs.read"):
             return None
         if not hasattr(self, "known"):
             self.known: dict[str, tuple[Any, ...]] = dict(await self.changed(team_id, {}))
         self.team_id = team_id
         return live.team_group(team_id)
-
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def team(self) -> Any:
-        team_id = self.scope["url_route"]["kwargs"]["team_id"]
-        return team_id if team_id <= MAX_ID and teams_open_to(self.user_id, "runs.read").filter(team=team_id).exists() else None
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def changed(self, team_id: Any, known: dict[str, tuple[Any, ...]]) -> list[tuple[str, tuple[Any, ...]]]:

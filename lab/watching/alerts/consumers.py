@@ -8,8 +8,8 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.utils import timezone
 
-from lab.lib.numbers import MAX_ID
-from lab.training.runs.consumers import PollingConsumer, teams_open_to
+from lab.teams.accounts.socket_access import read_open_teams
+from lab.training.runs.consumers import PollingConsumer
 from lab.watching.alerts.models import Notice
 from lab.watching.alerts.notices import inbox_group
 
@@ -25,11 +25,7 @@ class InboxConsumer(PollingConsumer):
 
     async def group(self) -> str | None:
         self.team_id = self.scope["url_route"]["kwargs"]["team_id"]
-        return inbox_group(self.team_id, self.user_id) if await self.may_read() else None
-
-    @database_sync_to_async  # type: ignore[untyped-decorator]
-    def may_read(self) -> bool:
-        return self.team_id <= MAX_ID and teams_open_to(self.user_id, "lab.enter").filter(team=self.team_id).exists()
+        return inbox_group(self.team_id, self.user_id) if self.team_id in await read_open_teams(self.user_id, "lab.enter") else None
 
     async def connect(self) -> None:
         self.seen = timezone.now()
