@@ -169,6 +169,7 @@ export class Chart {
 
   draw() {
     if (this.isBlank && !this.listening) { this.showValues(); return; } // axes without a point say nothing
+    this.width = this.plot.clientWidth; // measuring it is slower for Plotly than drawing the lines
     const { data, ends } = this.traces();
     Plotly.react(this.plot, data, this.layout(ends), { displayModeBar: false, responsive: false, doubleClick: false, scrollZoom: false, showTips: false });
     if (!this.listening) {
@@ -188,7 +189,7 @@ export class Chart {
     if (!this.table.hidden) this.fillTable();
   }
 
-  layout(ends) { return buildLayout(this.panel, this.page, ends); }
+  layout(ends) { return { ...buildLayout(this.panel, this.page, ends), width: this.width }; }
 
   /* How much this chart's lines are smoothed; of lines that are shown. */
   weigh() {
@@ -250,7 +251,7 @@ export class Chart {
 }
 
 function buildLayout(panel, page, ends) {
-  const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, tickfont: { size: 11 } };
+  const axis = { color: readStyle("--muted"), gridcolor: readStyle("--border"), zeroline: false, linecolor: readStyle("--border"), automargin: false, ticklabeloverflow: "allow", tickfont: { size: 11 } };
   const words = { step: "step", time: "minutes", tokens: "tokens", samples: page.store.samples?.name };
   const y = { ...axis, automargin: true, type: page.settings.log ? "log" : "linear", nticks: 5, exponentformat: "SI", tickformat: panel.unit === "bytes" ? ".3~s" : "" };
   const chosen = findChosenRange(page.settings, panel.id);
@@ -260,7 +261,7 @@ function buildLayout(panel, page, ends) {
   const settings = panel.kind === "histogram" ? { ...page.settings, logX: false } : page.settings;
   Object.assign(x, buildXRange(settings, page.extent, page.firstX));
   return {
-    height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: true, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
+    height: page.settings.full === panel.id ? Math.max(240, innerHeight - 190) : 200, autosize: false, margin: { l: 46, r: 10, t: 6, b: 34 }, dragmode: "zoom", hovermode: "x", hoverdistance: -1,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: readStyle("--font"), color: readStyle("--text"), size: 12 }, showlegend: false,
     xaxis: x, yaxis: y, shapes: buildMarks(page), annotations: buildSigns(page, x.type === "log"), uirevision: "kept",
   };

@@ -13,7 +13,7 @@ import { makeSection, orderSections } from "./sections.js";
 
 const root = document.getElementById("overview");
 
-const FRAME_MS = 125; // at most eight drawings a second
+const SLICE_MS = 20; // of drawing at a stretch: what somebody does meanwhile waits no longer
 const MOST_POINTS = 5000; // of one metric; then the page asks for a thinned one
 const MARKS_MS = 60000;
 const box = document.getElementById("charts");
@@ -118,30 +118,39 @@ function zoomChart(panel, range) {
   redrawChart(charts.get(panel));
 }
 
-function redrawChart(chart) { dirty.add(chart); schedule(true); }
-function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) dirty.add(chart); schedule(asked); }
+function redrawChart(chart) { markDirty(chart); schedule(true); }
+function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) markDirty(chart); schedule(asked); }
+function markDirty(chart) { dirty.add(chart); unsaid.add(chart); }
 
+const unsaid = new Set(); // charts out of sight whose words are old
 let waiting = 0;
-let lastFrame = 0;
-let cost = 0;
-/* Points that come wait until the last drawing is paid for; what somebody asked for by hand does not. */
+let paidAt = 0; // when the last drawing is paid for: as long after its end as it took
+let whole = false;
+/* Points that come are drawn in slices, the charts that wait longest first, in half of the time; what somebody asked for by hand is drawn at once. */
 function schedule(asked = false) {
+  whole ||= asked;
   if (document.hidden || (waiting && !asked)) return;
   clearTimeout(waiting);
-  const pause = asked ? 0 : Math.max(0, lastFrame + Math.max(FRAME_MS, cost * 4) - performance.now());
-  waiting = setTimeout(() => requestAnimationFrame(drawDirty), pause);
+  waiting = setTimeout(() => requestAnimationFrame(drawDirty), asked ? 0 : Math.max(0, paidAt - performance.now()));
 }
 
 function drawDirty() {
   waiting = 0;
   if (document.hidden) return;
-  lastFrame = performance.now();
-  for (const chart of [...dirty]) {
-    if (!chart.visible) { chart.showValues(); continue; } // its words are right before it is seen
+  const begin = performance.now();
+  const most = whole ? Infinity : SLICE_MS;
+  whole = false;
+  for (const chart of unsaid) if (!chart.visible) chart.showValues(); // right before it is seen
+  unsaid.clear();
+  const seen = [...dirty].filter((chart) => chart.visible);
+  while (seen.length && performance.now() - begin < most) {
+    const chart = seen.shift();
     dirty.delete(chart);
     chart.draw();
   }
-  cost = performance.now() - lastFrame;
+  const end = performance.now();
+  paidAt = end + (end - begin);
+  if (seen.length) schedule();
 }
 
 const watcher = new IntersectionObserver((entries) => {
@@ -164,6 +173,7 @@ function arrangeCharts() {
     chart.figure.remove();
     charts.delete(id);
     dirty.delete(chart);
+    unsaid.delete(chart);
   }
   const sections = new Map([...box.querySelectorAll("section")].map((section) => [section.dataset.section, section]));
   const placed = new Map(); // grid -> how many of its charts stand where they belong: one with a new line is made anew, and keeps its place
@@ -206,7 +216,7 @@ function showFull(id) {
   for (const [name, chart] of charts) {
     chart.figure.classList.toggle("chart-full", name === settings.full);
     chart.fullButton.setAttribute("aria-pressed", String(name === settings.full));
-    dirty.add(chart);
+    markDirty(chart);
   }
   document.body.classList.toggle("has-full-chart", Boolean(settings.full));
   if (settings.full) charts.get(settings.full).fullButton.focus();

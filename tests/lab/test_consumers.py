@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from redis import asyncio as aioredis
 
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Membership, Role, Team, User
-from lab.training.runs import consumers, live, metrics
+from lab.training.runs import consumers, live, metrics, run_looks
 from lab.training.runs.models import Run, Status
 from lab.training.runs.routing import websocket_urlpatterns
 from tests.conftest import make_member
@@ -224,6 +225,22 @@ def test_texts_of_deltas_are_kept_for_a_while_only() -> None:
     texts = [kept.encode_delta({"type": "delta", "run": "r", "from": number, "to": number + 1}) for number in range(4)]
     assert [json.loads(text)["from"] for text in texts] == [0, 1, 2, 3]
     assert list(kept.texts) == [("r", 2, 3), ("r", 3, 4)]
+
+
+async def test_a_delta_does_not_wait_for_a_poll_that_asks_the_database(run: Run, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking, answers = threading.Event(), threading.Event()
+    look = run_looks.RUN_LOOKS.query
+    message = {"type": "delta", "run": str(run.pk), "from": run.ingested, "to": run.ingested + 10, "attempt": 1, "axes": {}}
+    async with opened(ws(run), owner, run.ingested) as page:
+        await page.hello(run.ingested)
+        await page.until_type("state")
+        monkeypatch.setattr(run_looks.RUN_LOOKS, "query", lambda ids: (asking.set(), answers.wait(60), look(ids))[2])
+        assert await asyncio.to_thread(asking.wait, 60)
+        await get_channel_layer().group_send(live.run_group(run.pk), {**message, "points": {"reward": [[4, 0.5]]}})
+        assert (await page.until_type("delta"))["points"] == {"reward": [[4, 0.5]]}
+        answers.set()
+        await page.until_type("alive")
+        assert "reset" not in {one["type"] for one in page.seen}, "the look was older than the delta"
 
 
 async def test_a_delta_that_comes_twice_is_shown_once(run: Run, owner: User) -> None:

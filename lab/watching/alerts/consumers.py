@@ -6,14 +6,28 @@ from datetime import datetime
 from typing import Any
 
 from channels.db import database_sync_to_async
+from django.db.models import Count, Max
 from django.utils import timezone
 
+from lab.lib.shared_queries import SharedQuery
 from lab.teams.accounts.socket_access import read_open_teams
 from lab.training.runs.consumers import PollingConsumer
 from lab.watching.alerts.models import Notice
 from lab.watching.alerts.notices import inbox_group
 
+Inbox = tuple[int, int]  # ids of a team and of a person
 SHOWN = 5  # new notices a message names; more are counted
+
+
+def count_unread(asked: set[Inbox]) -> dict[Inbox, tuple[int, datetime]]:
+    """How many notices each person has not read in the team, and when the newest of them came; nothing where there is none."""
+    teams, people = {team_id for team_id, _ in asked}, {user_id for _, user_id in asked}
+    unread = Notice.objects.filter(team__in=teams, user__in=people, inbox=True).unread()
+    counts = unread.order_by().values_list("team_id", "user_id").annotate(Count("pk"), Max("created_at"))
+    return {(team_id, user_id): (count, newest) for team_id, user_id, count, newest in counts}
+
+
+UNREAD = SharedQuery(count_unread)
 
 
 class InboxConsumer(PollingConsumer):
@@ -35,13 +49,13 @@ class InboxConsumer(PollingConsumer):
                 await self.poll()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
-    def look(self) -> tuple[int, list[tuple[Any, str, datetime]]]:
-        mine = Notice.objects.of(self.team_id, self.user_id)
-        new = mine.unread().filter(created_at__gt=self.seen).order_by("created_at").values_list("pk", "subject", "created_at")
-        return mine.unread().count(), list(new)
+    def read_new(self) -> list[tuple[Any, str, datetime]]:
+        new = Notice.objects.of(self.team_id, self.user_id).unread().filter(created_at__gt=self.seen)
+        return list(new.order_by("created_at").values_list("pk", "subject", "created_at"))
 
     async def poll(self) -> None:
-        unread, new = await self.look()
+        unread, newest = await UNREAD.ask((self.team_id, self.user_id)) or (0, self.seen)
+        new = await self.read_new() if newest > self.seen else []
         if unread == self.unread and not new:
             return
         self.unread = unread
