@@ -1,5 +1,7 @@
 """Judged units of thought whose weight falls to 0 against the F1 of the answer alone: is a right answer learnt sooner, and no fewer in the end?"""
 
+from typing import Any
+
 from bench import search_runs
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 
@@ -14,7 +16,7 @@ def mean_heldout(made: tiny.Trained, steps: tuple[int, ...]) -> float:
 
 
 def measure(seed: int) -> Pairs:
-    length = {"training__max_completion_length": TOKENS}
+    length: dict[str, Any] = {"training__max_completion_length": TOKENS, "every": EARLY[0]}
     own = search_runs.run_search(seed, "atom-searcher", {}, OPTIONS, **length)
     parent = search_runs.run_search(seed, "atom-searcher", {"weight": 0.0}, OPTIONS, **length)  # GRPO on the F1 of the answer
     return {
