@@ -60,7 +60,7 @@ def read_missed(asked: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], MissedTe
     for key in asked:
         try:
             message = live.catch_up(*key)
-        except DatabaseError as error:  # of a run that takes too long, say, which is no reason to leave the others waiting
+        except (DatabaseError, Run.DoesNotExist) as error:  # one run takes too long, say: no reason to leave the others waiting
             log.warning("run %s could not be caught up after %s: %s", *key, error)
             continue
         if message is not None:
