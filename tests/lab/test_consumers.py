@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -299,6 +300,11 @@ async def test_points_come_without_any_message_when_redis_forgets_everything(run
         while page.cursor < run.ingested:
             await page.until_type("delta")
         assert page.points == {name: points[3:] for name, points in (await database_sync_to_async(stored)(run)).items()}
+
+
+def test_a_run_that_is_gone_keeps_no_other_page_waiting(run: Run) -> None:
+    missed = run_looks.read_missed({(uuid4(), 0), (run.pk, 0)})
+    assert [(key, one.to) for key, one in missed.items()] == [((run.pk, 0), run.ingested)]
 
 
 async def test_a_new_attempt_resets_the_page(run: Run, owner: User) -> None:
