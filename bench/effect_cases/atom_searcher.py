@@ -16,9 +16,9 @@ def mean_heldout(made: tiny.Trained, steps: tuple[int, ...]) -> float:
 
 
 def measure(seed: int) -> Pairs:
-    length: dict[str, Any] = {"training__max_completion_length": TOKENS, "every": EARLY[0]}
-    own = search_runs.run_search(seed, "atom-searcher", {}, OPTIONS, **length)
-    parent = search_runs.run_search(seed, "atom-searcher", {"weight": 0.0}, OPTIONS, **length)  # GRPO on the F1 of the answer
+    settings: dict[str, Any] = {"training__max_completion_length": TOKENS, "every": EARLY[0]}
+    own = search_runs.run_search(seed, "atom-searcher", {}, OPTIONS, **settings)
+    parent = search_runs.run_search(seed, "atom-searcher", {"weight": 0.0}, OPTIONS, **settings)  # GRPO on the F1 of the answer
     return {
         "early accuracy": (mean_heldout(own, EARLY), mean_heldout(parent, EARLY)),
         **tiny.accuracies(own, parent),

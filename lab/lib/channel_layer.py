@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from channels_redis.pubsub import RedisPubSubChannelLayer
@@ -14,12 +15,4 @@ class SharedMessageLayer(RedisPubSubChannelLayer):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.messages: dict[bytes, dict[str, Any]] = {}
-
-    def deserialize(self, message: bytes) -> dict[str, Any]:
-        unpacked = self.messages.get(message)
-        if unpacked is None:
-            while len(self.messages) >= KEPT:
-                del self.messages[next(iter(self.messages))]
-            unpacked = self.messages[message] = super().deserialize(message)
-        return unpacked
+        self.deserialize = lru_cache(KEPT)(super().deserialize)

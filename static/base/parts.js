@@ -120,7 +120,6 @@ const nameFold = (fold) => {
   const summary = fold.querySelector("summary");
   return `${fold.closest("[id]")?.id}\n${summary?.getAttribute("aria-label") ?? summary?.textContent.trim()}`;
 };
-const isSlotSource = (element) => [...slots.values()].some((slot) => slot.source === element);
 let lost = null;
 let unfolded = new Set();
 document.addEventListener("htmx:beforeSwap", (event) => {
@@ -128,7 +127,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const { requestConfig, target } = event.detail;
   const polls = requestConfig && requestConfig.elt === target && /\bevery\b/.test(target.getAttribute("hx-trigger") || "");
   if (polls && pressed && target.contains(pressed)) event.detail.shouldSwap = false; // the next answer comes by itself
-  const kept = polls ? "details[open]" : requestConfig && isSlotSource(requestConfig.elt) ? "details[data-menu][open]" : null;
+  const kept = polls ? "details[open]" : requestConfig && requestConfig.elt === slots.get(target.id)?.source ? "details[data-menu][open]" : null;
   unfolded = new Set(kept ? [...target.querySelectorAll(kept)].map(nameFold) : []);
   lost = event.detail.shouldSwap && event.target.contains(active) && !active.id && active.matches(LIKE) ? describeElement(active) : null;
 });

@@ -20,6 +20,7 @@ const box = document.getElementById("charts");
 const store = new SeriesStore();
 const charts = new Map(); // panel id → Chart
 const dirty = new Set();
+const unsaid = new Set(); // charts whose words are old
 const settings = readSettings();
 const pinned = { wanted: "", x: null };
 const page = { store, settings, csv: root.dataset.csv, alert: root.dataset.alert, report: root.dataset.report, hoverX: null, pinned: null, hover: hoverAt, pick: pickPoint, zoomTo, zoomChart, redraw: redrawChart, showFull, extent: findExtent, firstX: findFirstX, open: () => liveRun.isOpen(),
@@ -122,7 +123,6 @@ function redrawChart(chart) { markDirty(chart); schedule(true); }
 function redrawAll(asked = false) { wide = null; for (const chart of charts.values()) markDirty(chart); schedule(asked); }
 function markDirty(chart) { dirty.add(chart); unsaid.add(chart); }
 
-const unsaid = new Set(); // charts out of sight whose words are old
 let waiting = 0;
 let paidAt = 0; // when the last drawing is paid for: as long after its end as it took
 let whole = false;

@@ -20,8 +20,9 @@ from lab.lib.clock import database_now
 from lab.lib.numbers import MAX_ID
 from lab.teams.accounts.socket_access import SESSIONS, read_open_teams
 from lab.training.runs import live
+from lab.training.runs.live import encode_message
 from lab.training.runs.models import Run
-from lab.training.runs.run_looks import MISSED, RUN_LOOKS, WATCHABLE, RunLook, encode_message
+from lab.training.runs.run_looks import MISSED, RUN_LOOKS, WATCHABLE, RunLook
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,15 @@ class PollingConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         session = self.scope.get("session")
         return session is None or session.session_key is None or bool(await SESSIONS.ask(session.session_key))
 
+    async def find_refusal(self) -> int | None:
+        """The code to close with; None for who may stay."""
+        if not await self.is_signed_in():
+            return ANONYMOUS
+        return NOT_FOUND if await self.group() is None else None
+
     async def may_stay(self) -> bool:
         """Asks the database; closes the socket of who is signed out or may not watch any more."""
-        code = ANONYMOUS if not await self.is_signed_in() else NOT_FOUND if await self.group() is None else None
+        code = await self.find_refusal()
         if code is not None and not self.refused:  # a message and the poll may find it at once
             self.refused = True
             await self.close(code)

@@ -6,6 +6,7 @@ from the database; so nothing here may raise, wait or slow the ingest down.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from datetime import datetime
@@ -124,6 +125,10 @@ def publish_delta(run: Run, delta: dict[str, Any]) -> None:
     if time.monotonic() - _team_told.get(run.pk, -math.inf) > TEAM_SECONDS:
         publish_message(team_group(run.team_id), {"type": "state", "run": delta["state"]})
         _team_told[run.pk] = time.monotonic()
+
+
+def encode_message(message: dict[str, Any]) -> str:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False)
 
 
 def encode_json_number(value: float) -> float | str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass
 from typing import Any
@@ -36,10 +35,6 @@ class MissedText:
     text: str
 
 
-def encode_message(message: dict[str, Any]) -> str:
-    return json.dumps(message, separators=(",", ":"), allow_nan=False)
-
-
 def find_watchable(asked: set[tuple[int, UUID]]) -> dict[tuple[int, UUID], bool]:
     """Which of these people may watch which of these runs now: a run of a team that is open to them, not in the bin."""
     opened = find_open_teams({(user_id, "runs.read") for user_id, _ in asked})
@@ -64,7 +59,7 @@ def read_missed(asked: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], MissedTe
             log.warning("run %s could not be caught up after %s: %s", *key, error)
             continue
         if message is not None:
-            texts[key] = MissedText(message["to"], message["state"], encode_message(message))
+            texts[key] = MissedText(message["to"], message["state"], live.encode_message(message))
     return texts
 
 
