@@ -12,6 +12,7 @@ from lab.rollouts.annotations.summary import Summary, summarize_annotations
 from lab.rollouts.annotations.turn_labels import export_turn_labels
 from lab.rollouts.trajectories.alternatives import unpack_alternatives
 from lab.rollouts.trajectories.models import Rollout, RolloutTokens
+from lab.rollouts.trajectories.turn_tree import read_stored_nodes
 from trainers.contract.arrays import PackError, unpack_array
 
 BATCH = 500
@@ -93,7 +94,7 @@ def build_export_record(rollout: Rollout, said: Summary, labels: list[dict[str, 
         "reference": prompt.reference,
         "completion": rollout.completion,
         "turns": [{"role": str(role), "start": start, "end": end} for role, start, end in rollout.turns],
-        "nodes": rollout.nodes,
+        "nodes": read_stored_nodes(rollout),
         "turn_labels": labels,
         "reward": rollout.reward,
         "rewards": rollout.rewards,

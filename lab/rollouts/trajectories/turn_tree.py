@@ -140,6 +140,11 @@ def is_node(node: Any) -> bool:
     return isinstance(node, dict) and isinstance(node.get("number"), int) and isinstance(node.get("by"), str)
 
 
+def read_stored_nodes(rollout: Rollout) -> list[dict[str, Any]]:
+    """``RolloutNode`` each, as JSON; ingest stores what the spool has of them without a look."""
+    return [node for node in rollout.nodes if is_node(node)] if isinstance(rollout.nodes, list) else []
+
+
 def find_ends(completion: str, lengths: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     """(T + 1,) code points before each place; of a rollout whose token arrays are gone its places are code points."""
     if lengths is None:
@@ -166,7 +171,7 @@ def read_number(value: Any) -> float | None:
 
 def read_turn_tree(rollout: Rollout, lengths: npt.NDArray[np.int64] | None) -> TurnTree:
     """``lengths`` (T,): code points of each of its tokens; None: not known."""
-    stored = [node for node in rollout.nodes if is_node(node)][:MOST_NODES] if isinstance(rollout.nodes, list) else []
+    stored = read_stored_nodes(rollout)[:MOST_NODES]
     ends = find_ends(rollout.completion, lengths)
     own = count_path_nodes(stored)
     return TurnTree(read_turn_node(node, read_node_text(node, rollout.completion, ends), place < own) for place, node in enumerate(stored))

@@ -12,7 +12,9 @@ import pytest
 from django.db import connection
 from msgspec import structs
 
+from lab.rollouts.browse.records import build_export_batches
 from lab.rollouts.trajectories.models import Prompt, Rollout
+from lab.rollouts.trajectories.turn_tree import read_turn_tree
 from lab.supervision.supervisor import prompts
 from lab.supervision.supervisor.ingest import ingest_spool
 from lab.teams.accounts.models import Team
@@ -338,6 +340,31 @@ def test_what_a_world_said_of_a_turn_is_stored_as_it_stands_or_its_line_is_skipp
     assert LogChunk.objects.filter(run=run, text__contains="was skipped").exists() == (stored is None)
     if stored is not None:
         assert rows[0].nodes == [{"number": 0, "by": "policy", "facts": stored}]
+
+
+NODES = {
+    b"[5]": [],
+    b'["x",{"number":1,"by":"world"}]': [{"number": 1, "by": "world"}],
+    b'[{"number":"1","by":"world"}]': [],
+    b'[{"number":1,"by":"policy","reward":"much"}]': [{"number": 1, "by": "policy", "reward": "much"}],
+    b"7": None,
+    b"[{}": None,
+}
+
+
+@pytest.mark.parametrize(("given", "exported"), NODES.items(), ids=range(len(NODES)))
+def test_nodes_of_another_shape_cost_a_rollout_nothing_but_themselves(run: Run, given: bytes, exported: Any) -> None:
+    raw = spool.encoder.encode(rollout(1, nodes=[RolloutNode(0, "policy")]))
+    own = b'[{"number":0,"by":"policy"}]'
+    assert raw.count(own) == 1
+    write(run.folder, [started()], tail=raw.replace(own, given) + b"\n")
+    write(run.folder, [rollout(2)])
+    ingest_all(run)
+    rows = list(Rollout.across_teams.select_related("run", "prompt").order_by("step"))
+    assert [row.step for row in rows] == ([2] if exported is None else [1, 2])
+    if exported is not None:
+        assert [[record["nodes"] for record in batch] for batch in build_export_batches(rows[:1], tokens=False)] == [[exported]]
+        assert set(read_turn_tree(rows[0], None).nodes) == {node["number"] for node in exported}
 
 
 def test_values_without_a_number_are_kept_as_what_they_are(run: Run) -> None:
