@@ -43,6 +43,7 @@ from lab.rollouts.browse.saved import DELETED_KEY, views_of
 from lab.rollouts.trajectories.excerpts import END_AT_MOST, flatten_end
 from lab.rollouts.trajectories.models import DroppedRollouts, Rollout
 from lab.rollouts.trajectories.text_pieces import escape_invisible_text, iterate_text_pieces
+from lab.teams.accounts.models import Team
 from lab.teams.accounts.requests import LabRequest, wants_fragment
 from lab.teams.accounts.roles import has_team_permission
 from lab.teams.accounts.table_columns import read_remembered_columns, remember_columns
@@ -66,16 +67,17 @@ def show_rollout_browser(request: LabRequest) -> HttpResponse:
     chosen = [run for run in offered if run.number in address.selection.runs]
     page = read_page(request.team, address.selection, runs=sort_newest_first(chosen) if address.selection.runs else None)
     context = {"room": "rollouts", "address": address, "url": address.url(), "page": page, **table_of(request, address, page, offered, chosen)}
-    context["dropped"] = sum_dropped_rollouts(page.runs)
+    context["dropped"] = sum_dropped_rollouts(request.team, chosen if address.selection.runs else None)
     if not wants_fragment(request):
         return TemplateResponse(request, "browse/browser.html", {**context, **collect_undo_offers(request)})
     response = TemplateResponse(request, "browse/browser.html#browser", context)
     return push_url(response, reverse("rollouts") + address.url(after=address.selection.after).removesuffix("?"))
 
 
-def sum_dropped_rollouts(runs: Sequence[Run]) -> dict[str, Any]:
-    """What retention rules have dropped of the runs: ``rollouts``, None for nothing, and when last (``at``)."""
-    dropped = DroppedRollouts.objects.filter(run__in=runs, rollouts__gt=0)
+def sum_dropped_rollouts(team: Team, runs: Sequence[Run] | None) -> dict[str, Any]:
+    """What retention rules have dropped of the runs, or of all (None): ``rollouts``, None for nothing, and when last (``at``)."""
+    of_runs = {"run__binned_at": None} if runs is None else {"run__in": runs}
+    dropped = DroppedRollouts.objects.of(team).filter(rollouts__gt=0, **of_runs)
     return dropped.aggregate(rollouts=Sum("rollouts"), at=Max("dropped_at"))
 
 

@@ -38,7 +38,8 @@ PROBE_MARGIN = 1.3  # what is probed further than the first ones promise, for wo
 PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
 SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
 COUNTED_TO = 1000  # rollouts of a selection, and then "1000+"
-COUNTED_SPANS = (1, 4, 16)  # newest blocks in which matches are counted before all are
+COUNT_MARGIN = 1.3  # blocks that are counted in further than the newest one promises
+BLOCK_COST = 200  # matches of the words in all rollouts that are read in the time that one block more takes
 FREQUENT = 100  # matches in the newest block from which on a run is gone through in its own order for a page of them
 COMMON = 1 / 12  # share of the newest rollouts, where the run has to be sorted before it can be gone through
 CANDIDATES = 2000  # matches of the words that are looked at to count
@@ -47,21 +48,22 @@ LOOKUP_COST = 200  # rollouts of a run that are read from its index in the time 
 
 @dataclass(frozen=True)
 class Walk:
-    """``rows``: what the filters leave, keyed for ``order``; the words are not in it."""
-
     team: Team
     selection: Selection
     runs: list[Run]
     order: Order
-    rows: QuerySet[Rollout]
     found: dict[int, list[int]] = field(default_factory=dict, init=False, compare=False)  # what ``find_matches`` has asked
 
     @classmethod
     def of(cls, team: Team, selection: Selection, runs: list[Run] | None = None) -> Walk:
         """``runs``: those of the selection where they are known already, as ``runs_of`` gives them."""
         runs = runs_of(team, selection) if runs is None else runs
-        order = Order.of(selection, len(runs))
-        return cls(team, selection, runs, order, order.keyed(filter_structured_rollouts(team, selection, runs)))
+        return cls(team, selection, runs, Order.of(selection, len(runs)))
+
+    @cached_property
+    def rows(self) -> QuerySet[Rollout]:
+        """What the filters leave, keyed for ``order``; the words are not in it. A bare selection of hundreds of runs is answered without."""
+        return self.order.keyed(filter_structured_rollouts(self.team, self.selection, self.runs))
 
     def keys(self, key: Key | None, backwards: bool, limit: int) -> list[Key]:
         """The first ``limit`` keys after ``key``, or going back from it, nearest first."""
@@ -288,11 +290,11 @@ class Walk:
         """How many rollouts there are, and whether that is all; counting stops soon after ``most``."""
         if not self.runs:
             return 0, True
-        rows = self.rows.order_by()
         if not self.selection.words:
-            number = rows[: most + 1].count()
+            number = self.rows.order_by()[: most + 1].count()
             return min(number, most), number <= most
-        if any(self.count_near(span, most) > most for span in self.counted_spans(most)):  # whatever else there is
+        blocks = self.choose_counted_blocks(most)
+        if blocks and self.count_near(blocks, most) > most:  # whatever else there is
             return most, False
         if self.is_bare and 0 not in self.found and most < CANDIDATES:
             number = len(self.ask_for_matches(0, most + 1))
@@ -300,10 +302,12 @@ class Walk:
         number = self.count_among(self.find_matches(), most)
         return min(number, most), self.has_few_matches and number <= most
 
-    def counted_spans(self, most: int) -> tuple[int, ...]:
-        """Newest blocks whose matches may tell that there are more than ``most``, as far as those of the newest one promise it."""
-        spans = [span for span in COUNTED_SPANS if span * BLOCK < self.stored]
-        return tuple(span for span in spans if len(self.find_matches(1)) * span > most)
+    def choose_counted_blocks(self, most: int) -> int:
+        """Newest blocks that have more than ``most`` matches if all have as many as the newest one; 0 where all rollouts are counted sooner."""
+        if not self.share_near:
+            return 0
+        blocks = math.ceil(COUNT_MARGIN * most / (self.share_near * BLOCK))
+        return blocks if blocks * BLOCK < self.stored and blocks * BLOCK_COST < self.share_near * self.stored else 0
 
     def count_near(self, blocks: int, most: int) -> int:
         """How many rollouts of so many whole blocks, the newest, there are; counting may stop after ``most``."""
