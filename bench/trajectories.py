@@ -264,11 +264,11 @@ class Asked:
         return percentile(self.reference)
 
 
-def ask_all(web: WebProcess, views: dict[str, Callable[[], str]]) -> dict[str, Asked]:
-    """REQUESTS different requests for each view, each followed by one for the reference."""
+def ask_all(web: WebProcess, views: dict[str, Callable[[], str]], requests: int = REQUESTS) -> dict[str, Asked]:
+    """So many different requests for each view, each followed by one for the reference."""
     found = {}
     for view, address in views.items():
-        paths = [address() for _ in range(WARM_UP + REQUESTS)]
+        paths = [address() for _ in range(WARM_UP + requests)]
         web.connect()
         asked = [(web.get(path), web.get(REFERENCE)) for path in paths]
         spent = asked[WARM_UP:]
