@@ -25,7 +25,6 @@ KEPT = 256  # searches, of up to 500 characters, of which is kept what PostgreSQ
 ONE_BY_ONE = 8  # lexemes of a search that the planner is asked about
 COMMON_WORD = 0.5  # share of the rollouts from which a word is left to the rows that rarer ones find
 RARE_WORDS = 0.05  # share of the rollouts up to which checking the team in what the words find is quicker than asking the index for both
-Condition = tuple[str, list[str]]  # SQL and its parameters
 CONJUNCTION = re.compile(r"'[^'\\]+'(?: & '[^'\\]+')*")
 
 # PostgreSQL's parser throws tags away, and with them <answer> and <tool_call>: in texts and in queries their brackets count as spaces.
@@ -41,6 +40,8 @@ STORED = "SELECT reltuples FROM pg_class WHERE oid = 'trajectories_rolloutwords'
 EXPECTED = "EXPLAIN (FORMAT JSON) SELECT FROM trajectories_rolloutwords WHERE words @@ %s::tsquery"
 AMONG = f"SELECT rollout_id FROM trajectories_rolloutwords WHERE rollout_id = ANY(%s::bigint[]) AND ts_match_vq(words, {QUERY} && %s::tsquery)"  # noqa: S608 constants only
 PROMPTS = "SELECT prompt_id FROM browse_promptwords WHERE {conditions} OFFSET 0"
+
+Condition = tuple[str, list[str]]  # SQL and its parameters
 
 
 def run_lexeme(run: UUID) -> str:
@@ -69,19 +70,19 @@ def rollout_matches(words: str, runs: Sequence[UUID], team: int, extra: str = ""
     """A subquery of the ids of rollouts with those words, in websearch syntax, in the team (when given) or in ``runs``, and with the lexemes of
     ``extra``. What has no word narrows nothing.
     """
-    return select_from(ROLLOUTS, [*ask_for_words(words), *index_each(build_scope_query(runs, team), extra)])
+    return build_subquery(ROLLOUTS, [*build_word_conditions(words), *build_index_conditions(build_scope_query(runs, team), extra)])
 
 
-def ask_for_words(words: str) -> list[Condition]:
+def build_word_conditions(words: str) -> list[Condition]:
     return [(ASKED, [words])] if has_words(words) else []
 
 
-def index_each(*queries: str) -> list[Condition]:
+def build_index_conditions(*queries: str) -> list[Condition]:
     """A condition for the index of each tsquery that asks for something."""
     return [(INDEXED, [query]) for query in queries if query]
 
 
-def select_from(query: str, conditions: Sequence[Condition]) -> RawSQL:
+def build_subquery(query: str, conditions: Sequence[Condition]) -> RawSQL:
     sql = query.format(conditions=" AND ".join(sql for sql, _ in conditions))
     return RawSQL(sql, [given for _, some in conditions for given in some])  # noqa: S611 parameters only
 
@@ -125,7 +126,7 @@ def planned_matches(words: str, plan: WordPlan, runs: Sequence[UUID], team: int,
     if not plan.is_rare or (plan.is_whole and not check_scope):
         return rollout_matches(words, runs, team, extra)
     scope = build_scope_query(runs, team)
-    return select_from(ROLLOUTS, [*index_each(plan.indexed, extra, "" if check_scope else scope), (CHECKED, [words, scope])])
+    return build_subquery(ROLLOUTS, [*build_index_conditions(plan.indexed, extra, "" if check_scope else scope), (CHECKED, [words, scope])])
 
 
 @lru_cache(KEPT)
@@ -150,4 +151,4 @@ def words_among(words: str, rollouts: Sequence[int], runs: Sequence[UUID], team:
 
 def prompt_matches(words: str, team: int) -> RawSQL:
     """A subquery of the ids of the team's prompts with those words; what has no word narrows nothing."""
-    return select_from(PROMPTS, [*ask_for_words(words), *index_each(any_of([team_lexeme(team)]))])
+    return build_subquery(PROMPTS, [*build_word_conditions(words), *build_index_conditions(any_of([team_lexeme(team)]))])

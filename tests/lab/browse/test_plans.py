@@ -109,6 +109,29 @@ def test_searches_start_from_the_index_on_words(full: Team) -> None:
             assert "Bitmap Index Scan on rollout_words" in plan, f"{address}\n{plan}"
 
 
+def test_words_blocks_and_runs_are_conditions_of_their_own(full: Team) -> None:
+    """Inside one tsquery the scan looks at every rollout of a block or a run."""
+    for address, lexeme in (("q=rare", "~block"), ("run=2&q=rare", "~run"), ("q=common", "~block"), ("q=common -rare", "~team")):
+        found = [
+            plan for plan in plans(lambda address=address: read_page(full, ask(address))) if lexeme in plan and "Index Scan on rollout_words" in plan
+        ]
+        assert found, address
+        for plan in found:
+            assert re.search(rf"Index Cond: \(\(words @@ .*\) AND \(words @@ [^@]*{lexeme}", plan), f"{address}\n{plan}"
+
+
+def test_of_frequent_words_as_many_are_counted_as_are_shown(full: Team) -> None:
+    """In as many of the newest blocks as it takes; a LIMIT does not end a scan of the index."""
+    frequent, rare = (walk.Walk.of(full, ask(f"q={word}")) for word in ("common", "rare"))
+    assert 1 <= frequent.choose_counted_blocks(1000) <= 2
+    assert rare.choose_counted_blocks(1000) == 0
+    assert frequent.count(1000) == (1000, False)
+    asked = [plan for plan in plans(lambda: walk.Walk.of(full, ask("q=common")).count(1000)) if "CTE matches" in plan]
+    assert asked
+    assert all("~block" in plan for plan in asked)
+    assert rare.count(1000) == (RUNS * STEPS // 20 * GROUPS, True)
+
+
 def test_matches_too_many_to_open_are_picked_out_of_the_run_as_its_index_is_read(full: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hashing their ids and not the run, which is a hundred times as much."""
     monkeypatch.setattr(walk, "LOOKUP_COST", 10_000)
