@@ -34,11 +34,10 @@ from lab.training.runs.models import Run
 
 WINDOW = 8192  # newest ids that are looked at before whole runs are
 PROBED_FIRST, PROBED = 200, 1500  # rollouts whose words are looked at one by one before the full-text index is asked: at first, at most
-PROBE_MARGIN = 1.3  # what is probed further than the first ones promise, for words that become rarer
+MARGIN = 1.3  # how much further is looked than the first ones promise, for words that become rarer
 PROBE_LIMIT = 100  # for longer stretches than this the index is asked at once
 SPANS = (1, 4, 16, 64)  # blocks of newest rollouts that are searched together, one after the other; then all the rest
 COUNTED_TO = 1000  # rollouts of a selection, and then "1000+"
-COUNT_MARGIN = 1.3  # blocks that are counted in further than the newest one promises
 BLOCK_COST = 200  # matches of the words in all rollouts that are read in the time that one block more takes
 FREQUENT = 100  # matches in the newest block from which on a run is gone through in its own order for a page of them
 COMMON = 1 / 12  # share of the newest rollouts, where the run has to be sorted before it can be gone through
@@ -188,7 +187,7 @@ class Walk:
             matches += [one for one in near[seen:size] if one[-1] in known]
             if len(matches) >= limit or len(near) < size:
                 return matches[:limit]
-            needed = PROBE_MARGIN * limit * size / len(matches) if matches else math.inf
+            needed = MARGIN * limit * size / len(matches) if matches else math.inf
             seen, size = size, math.ceil(needed) if needed <= PROBED else 0
         return None
 
@@ -196,7 +195,7 @@ class Walk:
         """How many rollouts to look at first."""
         if not self.found.get(1):
             return PROBED_FIRST
-        return max(PROBED_FIRST, min(PROBED, math.ceil(PROBE_MARGIN * limit / self.share_near)))
+        return max(PROBED_FIRST, min(PROBED, math.ceil(MARGIN * limit / self.share_near)))
 
     def find_words_among(self, ids: Sequence[int]) -> set[int]:
         """Those of ``ids`` that have the words. Of the newest it is known where all matches among them were found; the others are looked at."""
@@ -303,16 +302,19 @@ class Walk:
         return min(number, most), self.has_few_matches and number <= most
 
     def choose_counted_blocks(self, most: int) -> int:
-        """Newest blocks that have more than ``most`` matches if all have as many as the newest one; 0 where all rollouts are counted sooner."""
-        if not self.share_near:
+        """Newest blocks that have more than ``most`` matches if all have as many as the newest one, or as many as are looked at where filters leave
+        fewer; 0 where all rollouts are counted sooner, or blocks could not tell.
+        """
+        if not self.share_near or most >= CANDIDATES:
             return 0
-        blocks = math.ceil(COUNT_MARGIN * most / (self.share_near * BLOCK))
+        wanted = most if self.is_bare else CANDIDATES
+        blocks = math.ceil(MARGIN * wanted / (self.share_near * BLOCK))
         return blocks if blocks * BLOCK < self.stored and blocks * BLOCK_COST < self.share_near * self.stored else 0
 
     def count_near(self, blocks: int, most: int) -> int:
         """How many rollouts of so many whole blocks, the newest, there are; counting may stop after ``most``."""
         if self.is_bare and blocks not in self.found:
-            return len(self.ask_for_matches(blocks, min(most + 1, CANDIDATES)))
+            return len(self.ask_for_matches(blocks, most + 1))
         return self.count_among(self.find_matches(blocks), most)
 
     def find_matches(self, blocks: int = 0) -> list[int]:

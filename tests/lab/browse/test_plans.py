@@ -125,6 +125,10 @@ def test_of_frequent_words_as_many_are_counted_as_are_shown(full: Team) -> None:
     frequent, rare = (walk.Walk.of(full, ask(f"q={word}")) for word in ("common", "rare"))
     assert 1 <= frequent.choose_counted_blocks(1000) <= 2
     assert rare.choose_counted_blocks(1000) == 0
+    assert frequent.choose_counted_blocks(100_000) == 0  # matches of blocks are looked at to CANDIDATES, which would not tell
+    filtered = walk.Walk.of(full, ask("q=common&f=reward:ge:0.3"))
+    assert filtered.choose_counted_blocks(1000) > frequent.choose_counted_blocks(1000)
+    assert filtered.count(1000) == (1000, False)
     assert frequent.count(1000) == (1000, False)
     asked = [plan for plan in plans(lambda: walk.Walk.of(full, ask("q=common")).count(1000)) if "CTE matches" in plan]
     assert asked
