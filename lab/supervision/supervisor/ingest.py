@@ -41,7 +41,7 @@ LIMIT = 8 << 20  # bytes of spool in a transaction: about two thousand rollouts 
 
 
 class LostRace(Exception):
-    """Another ingestor has stored these lines; nothing was written."""
+    """The database is at another offset: another ingestor has stored these lines, or it lost earlier ones in a crash. Nothing was written."""
 
 
 def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | None = None, reached: int = 0) -> SpoolBatch | None:
@@ -68,7 +68,7 @@ def ingest_spool(run: Run, limit: int = LIMIT, samples: Mapping[str, float] | No
             stored = write_batch(batch)
         except LostRace:
             run.refresh_from_db()
-            return None
+            return ingest_spool(run, limit, samples, reached)
         except (DataError, IntegrityError) as error:
             if len(lines) > 1:
                 lines = lines[: len(lines) // 2]

@@ -352,7 +352,7 @@ class Supervisor:
             given = self.patiently(lambda: run.hand_back(self.owner, "its worker left; it goes on from the last checkpoint with the next one"))
             followers = [run]
         else:
-            given = self.patiently(lambda: run.end(self.owner, status, reason, code))
+            given = self.end_run(status, reason, code)
             followers = self.patiently(lambda: list(run.children.filter(status=Status.QUEUED))) if status == Status.FINISHED else []
         if not given:
             raise LeaseLost
@@ -368,6 +368,17 @@ class Supervisor:
             enqueue_run(follower)
         log.info("run %s ended: %s %s", run.pk, run.status, run.reason)
         live.publish_state(run)
+
+    def end_run(self, status: Status, reason: str, code: int | None) -> bool:
+        """Whether the lease was ours to give back. What a crash of the database took of the spool is stored again first."""
+        run = self.run
+        while not self.patiently(lambda: run.end(self.owner, status, reason, code)):
+            if run.owner != self.owner or not run.is_active:
+                return False
+            log.warning("run %s: the database lost the spool after byte %d; it is stored again", run.pk, run.ingested)
+            while self.patiently(self.store_spool):
+                self.look_after_lease()
+        return True
 
     def finish_uploads(self) -> None:
         """What was saved has the time that stopping may take to reach the store."""

