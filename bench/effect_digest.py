@@ -40,7 +40,7 @@ SHOWN = {"title", "unit", "advanced"}  # of a parameter: for the form alone, as 
 
 def digest_case(case: Case) -> str:
     """16 hexadecimal digits; another one whenever the code behind a case's numbers is another."""
-    covered = find_covered_names(case.measure.__module__, registry.find_method_modules()[registry.module_name(case.method)])
+    covered = find_covered_names(case.measure.__module__, registry.find_method_modules().get(registry.module_name(case.method)))
     text = "\n".join(sorted(code_of(source_of(module), names) for module, names in covered.items()))  # whatever the modules are called
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -48,16 +48,17 @@ def digest_case(case: Case) -> str:
 Names = frozenset[str] | None  # of a module's definitions; None: all
 
 
-def find_covered_names(case: str, method: str) -> dict[str, Names]:
-    """Module → what of it counts."""
+def find_covered_names(case: str, method: str | None) -> dict[str, Names]:
+    """Module → what of it counts. ``method``: None for a system that is none; its case imports what it measures."""
     helpers, waiting = set[str](), [case]
     while waiting:
         module = waiting.pop()
         if module not in helpers | WORDS:
             helpers.add(module)
             waiting += [name for name, _ in find_imported_names(module) if name.startswith("bench.")]
-    covered = dict[str, Names](dict.fromkeys({*helpers, method}))
-    for module, names in (*find_imported_names(case), *find_imported_names(method)):
+    own = {method} if method else set()
+    covered = dict[str, Names](dict.fromkeys(helpers | own))
+    for module, names in (imported for importer in (case, *own) for imported in find_imported_names(importer)):
         known = covered.get(module, frozenset())
         covered[module] = None if names is None or known is None else known | names
     return {module: covered[module] for module in sorted(covered) if module not in WORDS}

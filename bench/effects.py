@@ -40,7 +40,10 @@ def main() -> None:
     cases = all_cases(options.names)
     for case in [] if options.report else cases:
         print(f"{case.method} ...", flush=True)
-        time_steps(case) if options.times else measure(case)
+        if not options.times:
+            measure(case)
+        elif is_method(case):
+            time_steps(case)
     write_report([(case, load(case), digest_case(case)) for case in all_cases([])], DOCS)
 
 
@@ -50,6 +53,10 @@ def all_cases(names: list[str]) -> list[Case]:
     if unknown := wanted - set(modules):
         raise SystemExit(f"there is no case for {', '.join(sorted(unknown))}")
     return [importlib.import_module(f"bench.effect_cases.{module}").CASE for module in sorted(wanted or modules)]
+
+
+def is_method(case: Case) -> bool:
+    return registry.module_name(case.method) in registry.find_method_modules()
 
 
 def measure(case: Case) -> None:

@@ -10,7 +10,8 @@ from bench.effect_statistics import VERDICTS, Comparison, Result, results_of
 from trainers.catalog.entries import built_in_entries
 
 SLOW = 1.15
-GROUPS = ("group", "tokens", "prompts", "pairs", "worlds", "analysis")
+NO_METHOD = "data and ablations"  # systems that are no method here
+GROUPS = ("group", "tokens", "prompts", "pairs", "worlds", "analysis", NO_METHOD)
 HEADER = (
     "method",
     "claim",
@@ -112,7 +113,7 @@ def markdown(results: list[Result]) -> str:
     groups = {name: entry["group"] for name, entry in built_in_entries().items()}
     lines = [INTRODUCTION, *counts(results), ""]
     for group in GROUPS:
-        inside = [result for result in results if groups[result.case.method] == group]
+        inside = [result for result in results if groups.get(result.case.method, NO_METHOD) == group]
         if inside:
             lines += [f"## {group.capitalize()}", "", "| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
             lines += [row for result in inside for row in rows_of(result)] + [""]

@@ -1,4 +1,7 @@
-"""What each method claims, measured against its parent on a small problem: one file a method, each with a ``CASE``."""
+"""What each method claims, measured against its parent on a small problem: one file a method, each with a ``CASE``.
+
+A published system that is no method here, but a tool for datasets or an ablation, has its case under its own id.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

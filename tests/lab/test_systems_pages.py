@@ -285,6 +285,20 @@ def test_the_measured_effect_is_shown_with_its_size(as_owner: Client, tmp_path: 
     assert "effect: held" in page
 
 
+def test_what_was_measured_of_a_system_without_a_method_is_told_on_the_map(as_owner: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison = {"quantity": "answers after an error", "verdict": "held", "interval": "+0.2 [+0.1, +0.3]", "measured": "0.7 against 0.5"}
+    (tmp_path / "effects.json").write_text(json.dumps({"advchain": {"state": "fresh", "claim": "It recovers.", "comparisons": [comparison]}}))
+    monkeypatch.setattr(effects, "FILE", tmp_path / "effects.json")
+    assert list_cards(as_owner, "?effect=held") == ["advchain"]
+    page = as_owner.get("/systems/").content.decode()
+    assert page.count("What was measured") == 1
+    assert "<dd>It recovers.</dd>" in page
+    assert "Measured: 0.7 against 0.5; difference +0.2 [+0.1, +0.3]" in page
+    (tmp_path / "effects.json").write_text(json.dumps({"advchain": {"state": "not measured yet", "comparisons": [{"quantity": "answers"}]}}))
+    assert "advchain" in list_cards(as_owner, "?effect=unmeasured")
+    assert "What was measured" not in as_owner.get("/systems/?q=advchain").content.decode()
+
+
 def test_everything_that_is_here_can_be_started_from_or_opened() -> None:
     for name, one in MAPPED.items():
         assert (one.state == "here") == bool(find_start_url(load_catalog(), one) or one.place), name

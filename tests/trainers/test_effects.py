@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,20 @@ def test_the_digest_covers_what_case_and_method_import_and_the_cases_helpers() -
     assert "trainers.attempt.train" not in find_covered_names(
         "bench.effect_cases.farl", "trainers.methods.tokens.farl"
     )  # what a helper imports does not count
+
+
+def test_a_system_that_is_no_method_has_a_digest_of_its_case_and_tool_and_a_group_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("advchain")
+    kept = [(case, kept_for(case, digest_case(case)))]
+    assert "| advchain" in report_of(kept)["effects.md"].split("## Data and ablations")[1]
+    assert json.loads(report_of(kept)["effects.json"])["advchain"]["state"] == "fresh"
+    changed_source(monkeypatch, "trainers.contract.dataset_tools.corrected_slips", "rng.randint(1, largest)", "largest")
+    assert json.loads(report_of(kept)["effects.json"])["advchain"]["state"] == "stale"
+
+
+def test_every_case_is_of_a_method_or_of_a_published_system() -> None:
+    systems = tomllib.loads((effects.DOCS.parent / "lab" / "training" / "catalog" / "systems.toml").read_text())
+    assert all(case.method in systems or effects.is_method(case) for case in effects.all_cases([]))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""What the methods did when they were measured here: ``docs/effects.json``, written by the benchmark. A method that is not in it was not measured."""
+"""What the methods did when they were measured here: ``docs/effects.json``, written by the benchmark; systems that are no method
+have theirs under their own id. What is not in it was not measured.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def effect_of(name: str) -> MethodEffect | None:
 
 
 def load_method_effects() -> dict[str, MethodEffect]:
-    """By method; read again when the file changes, empty while there is none."""
+    """By method or system; read again when the file changes, empty while there is none."""
     try:
         return _read_effects_file(FILE, FILE.stat().st_mtime_ns)
     except OSError:

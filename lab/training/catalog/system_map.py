@@ -122,8 +122,8 @@ class MappedSystem:
 
     @property
     def evidence(self) -> str:
-        """What was measured of it here; empty where there is nothing to measure yet."""
-        if not self.methods:
+        """What was measured of it here; empty where it is no method and has no case."""
+        if not self.methods and self.effect is None:
             return ""
         headline = self.headline
         if headline is None:
@@ -165,7 +165,7 @@ def build_system_map(systems: Iterable[PublishedSystem], catalog: Catalog, measu
     for system in systems:
         of_system = sorted((method for method in methods if is_method_of(method, system)), key=lambda method: method.name != system.id)
         recipe = system.id if system.id in recipes else ""
-        effect = measured.get(of_system[0].name) if of_system else None
+        effect = measured.get(of_system[0].name if of_system else system.id)
         mapped.append(MappedSystem(system, tuple(of_system), recipe, PLACES.get(system.id), effect))
     return sorted(mapped, key=lambda one: (order.index(one.system.ideas[0]), one.system.paper.casefold()))
 

@@ -83,7 +83,7 @@ class SystemOut(Schema):
     methods: list[str] = Field(description="Methods of the catalogue that have its name or cite its paper.")
     trainers: list[str]
     worlds: list[str] = Field(description="Tasks that it can train on; `any` if it is not bound to some.")
-    effect: str = Field(description="Verdict of its measured effect, `stale` or `unmeasured`; empty while no method is here.")
+    effect: str = Field(description="Verdict of its measured effect, `stale` or `unmeasured`; empty where there is nothing to measure.")
     search: SearchTagsOut | None = Field(description="Of search agents only.")
 
 
