@@ -2,8 +2,10 @@
 
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
+from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
@@ -76,14 +78,26 @@ def compare_arms(quantity: Quantity, kept: dict[str, Any]) -> Comparison:
     if len(pairs) < 2:
         return Comparison(quantity)
     own, parent = (statistics.fmean(side) for side in zip(*pairs, strict=True))
-    return Comparison(quantity, own, parent, paired_difference([with_it - without for with_it, without in pairs]))
+    differences = [with_it - without for with_it, without in pairs]
+    return Comparison(quantity, own, parent, paired_difference(differences, find_grid([value for pair in pairs for value in pair])))
 
 
-def paired_difference(differences: list[float]) -> Difference:
-    """Student's t over seeds. Without any spread the interval is the mean itself."""
-    mean = statistics.fmean(differences)
+def find_grid(values: list[float]) -> float:
+    """The smallest step between two of the values; 0 where all are the same."""
+    return min((after - before for before, after in pairwise(sorted(set(values)))), default=0.0)
+
+
+def paired_difference(differences: list[float], grid: float) -> Difference:
+    """Student's t over seeds. Where every seed has the same difference, that says how coarsely it is measured and not how little seeds vary: the
+    spread is then that of two numbers rounded to ``grid``.
+    """
+    mean, count = statistics.fmean(differences), len(differences)
     if statistics.pstdev(differences) == 0.0:
-        return Difference(mean, mean, mean, 1.0 if mean == 0.0 else 0.0)
+        if mean == 0.0:
+            return Difference(0.0, 0.0, 0.0, 1.0)
+        error = grid / (6 * count) ** 0.5  # a rounded number's variance is grid² / 12
+        low, high = stats.t.interval(1 - LEVEL, count - 1, mean, error)
+        return Difference(mean, float(low), float(high), float(2 * stats.t.sf(abs(mean) / error, count - 1)))
     described = DescrStatsW(differences)
     low, high = described.tconfint_mean(alpha=LEVEL)
     return Difference(mean, float(low), float(high), float(described.ttest_mean(0.0)[1]))

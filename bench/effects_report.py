@@ -38,7 +38,8 @@ Each method against its parent, all else equal, on a problem small enough for tw
   it, the row says *by construction* and why: that it moves shows that the code does what it is written to do, and no more. The rows below it compare
   what the claim is for: accuracy at equal steps and at equal tokens, or another outcome that the method does not pay for.
 - **measured**: the mean over seeds with the method, against its parent's.
-- **difference**: the mean of the paired differences and its 95 % interval (Student's t).
+- **difference**: the mean of the paired differences and its 95 % interval (Student's t). Where every seed has the
+  same difference, its spread is taken to be that of rounding: three equal shares of 128 answers do not say that seeds do not vary.
 - **worth having**: the smallest difference that would matter to somebody, and why.
 - **verdict**: **held** when the interval lies on the claimed side of zero; **opposite** when it lies on the other side; either is **negligible**
   when the mean difference is smaller than what is worth having. **not seen** when the interval holds zero.

@@ -11,7 +11,7 @@ import pytest
 from bench import effect_digest, effects
 from bench.effect_cases import Case, Pairs, Quantity, tiny
 from bench.effect_digest import code_of, digest_case, find_covered_names
-from bench.effect_statistics import Difference, adjust_holm, judge_difference, paired_difference, results_of
+from bench.effect_statistics import Difference, adjust_holm, find_grid, judge_difference, paired_difference, results_of
 from bench.effects_report import render_report
 from bench.equal_tokens import values_at_equal_tokens
 
@@ -216,12 +216,21 @@ def test_a_kept_run_belongs_to_the_code_that_made_it(tmp_path: Path, monkeypatch
 
 
 def test_the_interval_is_students() -> None:
-    made = paired_difference([1.0, 2.0, 3.0])
+    made = paired_difference([1.0, 2.0, 3.0], 0.1)
     assert made.mean == pytest.approx(2.0)
     assert (made.low, made.high) == pytest.approx((2.0 - 4.30265 / 3**0.5, 2.0 + 4.30265 / 3**0.5), rel=1e-5)  # t(2) at 97.5 %
     assert made.p == pytest.approx(0.0742, abs=1e-4)
-    assert paired_difference([0.5, 0.5]) == Difference(0.5, 0.5, 0.5, 0.0)
-    assert paired_difference([0.0, 0.0]).p == 1.0
+    assert paired_difference([0.0, 0.0], 0.5).p == 1.0
+
+
+def test_the_same_difference_in_every_seed_is_as_sure_as_its_numbers_are_fine() -> None:
+    coarse, fine = (paired_difference([0.5, 0.5, 0.5], grid) for grid in (0.5, 0.01))
+    assert (coarse.mean, fine.mean) == (0.5, 0.5)
+    assert (coarse.low, coarse.high) == pytest.approx((0.5 - 4.30265 * 0.5 / 18**0.5, 0.5 + 4.30265 * 0.5 / 18**0.5), abs=1e-5)
+    assert coarse.p == pytest.approx(0.0513, abs=1e-4)
+    assert fine.p < 1e-4
+    assert find_grid([0.25, 1.0, 0.5, 0.25]) == 0.25
+    assert find_grid([1.0, 1.0]) == 0.0
 
 
 @pytest.mark.parametrize(
