@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from scipy import stats
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
-from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
 from bench.effect_cases import Case, Quantity
 
@@ -92,15 +91,11 @@ def paired_difference(differences: list[float], grid: float) -> Difference:
     spread is then that of two numbers rounded to ``grid``.
     """
     mean, count = statistics.fmean(differences), len(differences)
-    if statistics.pstdev(differences) == 0.0:
-        if mean == 0.0:
-            return Difference(0.0, 0.0, 0.0, 1.0)
-        error = grid / (6 * count) ** 0.5  # a rounded number's variance is grid² / 12
-        low, high = stats.t.interval(1 - LEVEL, count - 1, mean, error)
-        return Difference(mean, float(low), float(high), float(2 * stats.t.sf(abs(mean) / error, count - 1)))
-    described = DescrStatsW(differences)
-    low, high = described.tconfint_mean(alpha=LEVEL)
-    return Difference(mean, float(low), float(high), float(described.ttest_mean(0.0)[1]))
+    if not any(differences):
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    error = (statistics.stdev(differences) or grid / 6**0.5) / count**0.5  # a rounded number's variance is grid² / 12
+    low, high = stats.t.interval(1 - LEVEL, count - 1, mean, error)
+    return Difference(mean, float(low), float(high), float(2 * stats.t.sf(abs(mean) / error, count - 1)))
 
 
 def judge_difference(difference: Difference, quantity: Quantity) -> Verdict:
